@@ -1,0 +1,1 @@
+"""How a run is declared (typed YAML) and executed (resumable stages)."""

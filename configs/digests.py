@@ -1,0 +1,77 @@
+"""Digests of configs, files and finished stages: what a request's identity is made of."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tilewright.configs.errors import InputError
+
+MANIFEST = "manifest.json"
+LOGS = "logs"  # timings and progress: outside every digest, like a manifest's provenance
+
+
+class MissingInputError(InputError, FileNotFoundError):
+    """A stage's input isn't there."""
+
+
+def canonical_json(value: Any) -> str:
+    """One spelling per value: sorted keys, no spaces, dataclasses as mappings, paths as POSIX strings, no NaN."""
+    return json.dumps(_plain(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, Path):
+        return value.as_posix()
+    return value
+
+
+def digest_text(text: str) -> str:
+    """SHA-256 of UTF-8 text, 64 hex characters."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def digest_file(path: Path) -> str:
+    """SHA-256 of a file's bytes, streamed."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def output_digests(folder: Path) -> dict[str, str]:
+    """{relative POSIX path: SHA-256} of every file below ``folder`` but its manifest, logs/ and hidden top-level files."""
+    digests = {}
+    for path in sorted(folder.rglob("*")):
+        relative = path.relative_to(folder)
+        hidden = relative.parts[0].startswith(".") or relative.parts[0] == LOGS or relative.as_posix() == MANIFEST
+        if path.is_file() and not hidden:
+            digests[relative.as_posix()] = digest_file(path)
+    return digests
+
+
+def digest_input(path: Path) -> str:
+    """Digest of a stage input: a finished stage by its manifest, else the bytes of a file or of a folder's files.
+
+    Raises MissingInputError if ``path`` is missing; the message names an unfinished ``.partial`` if there is one.
+    """
+    manifest = path / MANIFEST
+    if manifest.is_file():
+        return digest_text(canonical_json(json.loads(manifest.read_text(encoding="utf-8"))["outputs"]))
+    if path.is_file():
+        return digest_file(path)
+    if path.is_dir():
+        return digest_text(canonical_json(output_digests(path)))
+    for parent in (path, *path.parents):
+        partial = parent.with_name(parent.name + ".partial")
+        if parent.name and partial.is_dir():
+            raise MissingInputError(
+                f"input {path} is missing: its stage is unfinished ({partial}); run that stage again"
+            )
+    raise MissingInputError(f"input {path} is missing: run the stage that writes it first")

@@ -1,0 +1,9 @@
+"""Errors that a user can act on: shown as one message without a traceback."""
+
+
+class UserError(Exception):
+    """Something the user can mend; the message says where, what was wanted, what was found."""
+
+
+class InputError(UserError, ValueError):
+    """An input file, record or model that can't be used."""

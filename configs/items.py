@@ -1,0 +1,61 @@
+"""Work through the items of a stage: journalled, so resumable; failures counted, and too many of them stop the stage."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tilewright.configs.digests import LOGS
+from tilewright.configs.journal import Journal
+from tilewright.configs.progress import Progress
+from tilewright.configs.stage import StageError, log_path
+
+T = TypeVar("T")
+JOURNAL = ".journal.jsonl"
+
+
+class ItemError(Exception):
+    """This one item can't be used; the stage counts it and goes on."""
+
+
+def process_items(
+    name: str,
+    items: Sequence[T],
+    key: Callable[[T], str],
+    work: Callable[[Sequence[T]], Iterable[tuple[T, Any | ItemError]]],
+    out: Path,
+    *,
+    max_error_share: float = 0.0,
+) -> dict[str, Any]:
+    """Run ``work`` over the items that ``out``'s journal lacks; return {key: value} in the order of ``items``.
+
+    ``work`` gets all unfinished items and yields (item, JSON-able value or ItemError) in any order, so it may
+    overlap them. Failed items are written to ``logs/errors.jsonl``, tried again by the next run, and absent from the
+    result. Raises StageError if more than ``max_error_share`` of all items failed; finished ones stay journalled.
+    """
+    errors: dict[str, str] = {}
+    with Journal(out / JOURNAL) as journal, Progress(name, len(items), log_path(out)) as progress:
+        todo = [item for item in items if key(item) not in journal]
+        progress.advance(len(items) - len(todo))
+        for item, value in work(todo):
+            if isinstance(value, ItemError):
+                errors[key(item)] = str(value)
+            else:
+                journal.append(key(item), value)
+            progress.advance(1)
+        _record_errors(out, errors)
+        if len(errors) > max_error_share * len(items):
+            first = next(iter(errors.items()))
+            raise StageError(
+                f"{name}: {len(errors)} of {len(items)} items failed, allowed share {max_error_share}; first: {first[0]}:"
+                f" {first[1]}. All are in {out / LOGS / 'errors.jsonl'}. Finished items are kept: fix the cause or raise"
+                " max_error_share, then run the same command again"
+            )
+        return {key(item): journal[key(item)] for item in items if key(item) in journal}
+
+
+def _record_errors(out: Path, errors: dict[str, str]) -> None:
+    if errors:
+        (out / LOGS).mkdir(exist_ok=True)
+        lines = [json.dumps({"key": item, "error": error}, ensure_ascii=False) for item, error in errors.items()]
+        (out / LOGS / "errors.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Pages to tiles to question-answer pairs."""

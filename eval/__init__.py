@@ -1,0 +1,1 @@
+"""Checkpoint to index to Recall@k, accuracy and a report."""

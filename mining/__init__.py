@@ -1,0 +1,1 @@
+"""Checkpoint and tiles to an index, hard negatives and reader data."""

@@ -1,0 +1,1 @@
+"""Examples to checkpoints: the encoder, its losses and its training loops."""
