@@ -46,7 +46,7 @@ def digest_file(path: Path) -> str:
 
 
 def output_digests(folder: Path) -> dict[str, str]:
-    """{relative POSIX path: SHA-256} of every file below ``folder`` but its manifest, logs/ and hidden top-level files."""
+    """{relative POSIX path: SHA-256} of the files below ``folder``, without manifest, logs/ and hidden entries."""
     digests = {}
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)

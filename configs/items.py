@@ -1,4 +1,4 @@
-"""Work through the items of a stage: journalled, so resumable; failures counted, and too many of them stop the stage."""
+"""Work through the items of a stage: journalled, so resumable; failures are counted, too many stop the stage."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -47,9 +47,9 @@ def process_items(
         if len(errors) > max_error_share * len(items):
             first = next(iter(errors.items()))
             raise StageError(
-                f"{name}: {len(errors)} of {len(items)} items failed, allowed share {max_error_share}; first: {first[0]}:"
-                f" {first[1]}. All are in {out / LOGS / 'errors.jsonl'}. Finished items are kept: fix the cause or raise"
-                " max_error_share, then run the same command again"
+                f"{name}: {len(errors)} of {len(items)} items failed, allowed share {max_error_share}; first:"
+                f" {first[0]}: {first[1]}. All are in {out / LOGS / 'errors.jsonl'}. Finished items are kept: fix the"
+                " cause or raise max_error_share, then run the same command again"
             )
         return {key(item): journal[key(item)] for item in items if key(item) in journal}
 

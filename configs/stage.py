@@ -34,7 +34,7 @@ class StageError(UserError, RuntimeError):
 
 
 def input_path(**options: Any) -> Any:
-    """A config field (``Path``, ``Path | None`` or a tuple of paths) whose content is part of the request's identity."""
+    """A config field (Path, Path | None or a tuple of paths) whose content is part of the request's identity."""
     return field(metadata=_INPUT, **options)
 
 

@@ -2,12 +2,11 @@
 
 import dataclasses
 import json
-import os
 import types
 import typing
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -197,12 +196,12 @@ def from_json(kind: type[R], data: Any, where: str = "") -> R:
     return kind(**{name: _value(hints[name], item, f"{where}: {name}") for name, item in data.items()})
 
 
-@lru_cache(maxsize=64)
+@cache
 def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
-@lru_cache(maxsize=64)
+@cache
 def _required(kind: type) -> frozenset[str]:
     fields = dataclasses.fields(kind)
     return frozenset(entry.name for entry in fields if entry.default is dataclasses.MISSING)
@@ -252,5 +251,5 @@ def write_jsonl(path: Path, records: Iterable[Any]) -> int:
         for record in records:
             file.write(json.dumps(to_json(record), ensure_ascii=False, allow_nan=False) + "\n")
             count += 1
-    os.replace(temporary, path)
+    temporary.replace(path)
     return count
