@@ -64,7 +64,7 @@ def load(path: str | Path, config_type: type[C], overrides: Sequence[str] = ()) 
     Raises ConfigError naming file, key, wanted and found for: unknown, missing or ill-typed keys, a float that
     PyYAML reads as a string (``2e-5``; write ``2.0e-5``), a malformed override.
     """
-    path = Path(path)
+    path = find_config(path)
     data = read_yaml(path)
     if data.pop("kind") != "stage":
         raise ConfigError(f"{path}: kind: wanted 'stage' for {config_type.__module__}.{config_type.__qualname__}")
@@ -72,6 +72,13 @@ def load(path: str | Path, config_type: type[C], overrides: Sequence[str] = ()) 
     for override in overrides:
         _apply_override(data, config_type, override)
     return typing.cast(C, _build(config_type, data, str(path)))
+
+
+def find_config(path: str | Path) -> Path:
+    """``path`` if it exists, else the file of that name that ships in the package (``configs/...``)."""
+    path = Path(path)
+    shipped = Path(__file__).parent.joinpath(*path.parts[1:]) if path.parts[:1] == ("configs",) else path
+    return path if path.exists() else shipped
 
 
 def expand_runs(value: str) -> str:

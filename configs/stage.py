@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -41,6 +41,7 @@ def input_path(**options: Any) -> Any:
 @dataclass(frozen=True)
 class Stage(Generic[C]):
     """A named stage. ``distributed`` stages run on every rank; others run on rank 0 while the rest wait.
+    ``show(out)`` prints a finished result to the terminal.
 
     ``schema`` is raised when the meaning or layout of its output changes. The function may keep anything below
     ``out`` between tries (``out`` is the partial folder); entries that start with ``.`` are deleted at the end.
@@ -51,6 +52,7 @@ class Stage(Generic[C]):
     run: Callable[[C, Inputs, Path], Counts]
     schema: int = 1
     distributed: bool = False
+    show: Callable[[Path], None] | None = None
 
 
 def rank_and_world() -> tuple[int, int]:
@@ -262,18 +264,28 @@ def log_path(out: Path) -> Path:
     return out / LOGS / "progress.jsonl"
 
 
-def main(stage: Stage[Any], arguments: list[str] | None = None) -> None:
-    """``python -m tilewright.<package>.<module> CONFIG.yaml [key=value ...]`` for the module that holds ``stage``."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+def run_and_show(stage: Stage[Any], arguments: Sequence[str]) -> None:
+    """Load the config named by ``arguments`` (CONFIG.yaml key=value ...), run the stage, print its counts."""
     if not arguments or arguments[0] in ("-h", "--help"):
-        names = [f"  {entry.name}: {entry.type}" for entry in dataclasses.fields(stage.config)]
-        print(f"usage: {stage.name} CONFIG.yaml [key=value ...]\n{stage.config.__doc__}\nkeys:\n" + "\n".join(names))
+        keys = [f"  {entry.name}: {entry.type}" for entry in dataclasses.fields(stage.config)]
+        print(
+            f"usage: tilewright {stage.name} CONFIG.yaml [key=value ...]\n\n{stage.config.__doc__}\n\nkeys:",
+            *keys,
+            sep="\n",
+        )
         raise SystemExit(0 if arguments else 2)
-    try:
-        config = load(arguments[0], stage.config, arguments[1:])
-        manifest = run_stage(stage, config)
-    except UserError as error:
-        raise SystemExit(f"{stage.name}: error: {error}") from None
+    config = load(arguments[0], stage.config, arguments[1:])
+    manifest = run_stage(stage, config)
     if rank_and_world()[0] == 0:
         counts = {key: value for key, value in manifest["counts"].items() if not isinstance(value, (dict, list))}
-        print(f"{stage.name}: {config.out} " + json.dumps(counts, ensure_ascii=False))
+        print(f"{stage.name}: {config.out} {json.dumps(counts, ensure_ascii=False)}")
+        if stage.show is not None:
+            stage.show(config.out)
+
+
+def main(stage: Stage[Any]) -> None:
+    """``python -m tilewright.<package>.<module> CONFIG.yaml [key=value ...]`` for the module that holds ``stage``."""
+    try:
+        run_and_show(stage, sys.argv[1:])
+    except UserError as error:
+        raise SystemExit(f"{stage.name}: error: {error}") from None

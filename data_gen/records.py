@@ -189,8 +189,8 @@ def from_json(kind: type[R], data: Any, where: str = "") -> R:
     """Build a record of type ``kind`` from plain values. Raises InputError naming ``where``, wanted and found."""
     if not isinstance(data, dict):
         raise InputError(f"{where}: wanted a JSON object for {kind.__name__}, found {type(data).__name__}")
-    hints = _hints(kind)
-    unknown, missing = data.keys() - hints.keys(), _required(kind) - data.keys()
+    hints = _hints(kind)  # type: ignore[arg-type]
+    unknown, missing = data.keys() - hints.keys(), _required(kind) - data.keys()  # type: ignore[arg-type]
     if unknown or missing:
         raise InputError(f"{where}: {kind.__name__}: unknown keys {sorted(unknown)}, missing keys {sorted(missing)}")
     return kind(**{name: _value(hints[name], item, f"{where}: {name}") for name, item in data.items()})

@@ -1,0 +1,106 @@
+"""``tilewright``: one way in to every stage of the line, to recipes, and to the state of a folder of runs."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tilewright import __version__
+from tilewright.configs.errors import UserError
+from tilewright.configs.load import find_config
+from tilewright.configs.recipe import Step, load_recipe, run_recipe
+from tilewright.configs.stage import Stage, rank_and_world, run_and_show
+from tilewright.configs.status import status_of
+
+STAGES: dict[str, tuple[str, str]] = {
+    "make_pages": ("data_gen", "sources (a wiki dump, a folder of HTML) -> pages"),
+    "render_tiles": ("data_gen", "pages -> screenshot tiles with their DOM text"),
+    "make_queries": ("data_gen", "tiles -> question, answer and positive tile"),
+    "filter_pairs": ("data_gen", "keep self-contained, unique, answerable pairs"),
+    "split_pairs": ("data_gen", "pairs -> train, validation, test, by page"),
+    "make_tiny_model": ("train", "a tiny model of the real architecture, random weights"),
+    "embed_tiles": ("mining", "checkpoint + tiles -> vectors"),
+    "build_index": ("mining", "vectors -> FAISS index"),
+    "mine_negatives": ("mining", "index + pairs -> training examples with judged hard negatives"),
+    "train_embedder": ("train", "examples -> embedder checkpoint (InfoNCE)"),
+    "make_reader_data": ("mining", "index + pairs -> reader examples on compressed tiles"),
+    "train_reader": ("train", "reader examples -> reader checkpoint"),
+    "evaluate": ("eval", "checkpoints -> index -> Recall@k, accuracy, report"),
+}
+
+
+def find_stage(name: str) -> Stage[Any]:
+    """The stage of that name; its module is imported now, not at start-up."""
+    package, _ = STAGES[name]
+    stage: Stage[Any] = importlib.import_module(f"tilewright.{package}.{name}").STAGE
+    return stage
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Console script. Exit status 2 for a wrong call, 1 for an error the user can mend, 130 after Ctrl-C."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    name = arguments[0].replace("-", "_") if arguments else ""
+    try:
+        if name in STAGES:
+            run_and_show(find_stage(name), arguments[1:])
+        else:
+            options = _parser().parse_args(arguments)
+            options.action(options)
+    except UserError as error:
+        raise SystemExit(f"tilewright {arguments[0]}: error: {error}") from None
+    except KeyboardInterrupt:
+        print(f"\ntilewright {arguments[0]}: interrupted; the same command goes on where it was", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+def _parser() -> argparse.ArgumentParser:
+    width = max(map(len, STAGES)) + 2
+    line = "\n".join(f"  {name:<{width}}{about}" for name, (_, about) in STAGES.items())
+    parser = argparse.ArgumentParser(
+        "tilewright",
+        description="Train and evaluate visual embedders and low-resolution readers over screenshot tiles.",
+        usage="tilewright <stage> CONFIG.yaml [key=value ...] | tilewright COMMAND ...",
+        epilog=f"stages, in the order of the line:\n{line}\n\n`tilewright <stage> --help` lists a stage's keys.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands beside the stages")
+    recipe = commands.add_parser("run", help="run a recipe: a YAML list of stages, resumable as a whole")
+    recipe.add_argument("recipe", type=Path, metavar="LIST.yaml")
+    recipe.set_defaults(action=_run)
+    status = commands.add_parser("status", help="what is complete, partial or stale in a folder of runs")
+    status.add_argument("folder", type=Path)
+    status.set_defaults(action=_status)
+    return parser
+
+
+def _run(options: argparse.Namespace) -> None:
+    steps = load_recipe(find_config(options.recipe), list(STAGES))
+
+    def announce(number: int, step: Step, out: Path) -> None:
+        if rank_and_world()[0] == 0:
+            print(f"[{number}/{len(steps)}] {step.stage} -> {out}", file=sys.stderr, flush=True)
+
+    folders = run_recipe(steps, find_stage, announce)
+    show = find_stage(steps[-1].stage).show
+    if show is not None and rank_and_world()[0] == 0:
+        show(folders[-1])
+
+
+def _status(options: argparse.Namespace) -> None:
+    if not options.folder.is_dir():
+        raise UserError(f"{options.folder} is no folder")
+    statuses = status_of(options.folder)
+    table = Table("folder", "stage", "state", "why")
+    for status in statuses:
+        table.add_row(str(status.folder.relative_to(options.folder)), status.stage, status.state, status.why)
+    Console().print(table if statuses else f"no stage has run in {options.folder}")
+
+
+if __name__ == "__main__":
+    main()
