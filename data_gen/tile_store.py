@@ -58,7 +58,8 @@ def write_store(folder: Path, tiles: Iterable[Tile], shard_bytes: int = 256 << 2
     temporary = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
-    ids, shards = bytearray(), []
+    ids = bytearray()
+    shards: list[str] = []
     features = _features()
     stream = iter(_batches(tiles, ids, features.arrow_schema))
     batch = next(stream, None)
@@ -124,7 +125,12 @@ def _from_row(row: dict[str, Any]) -> Tile:
 
 def _state(shards: Sequence[str]) -> dict[str, Any]:
     """What ``datasets.load_from_disk`` wants to know, with a constant fingerprint: bytes depend on tiles alone."""
-    formats = {"_format_columns": None, "_format_kwargs": {}, "_format_type": None, "_output_all_columns": False}
+    formats: dict[str, Any] = {
+        "_format_columns": None,
+        "_format_kwargs": {},
+        "_format_type": None,
+        "_output_all_columns": False,
+    }
     return {
         "_data_files": [{"filename": name} for name in shards],
         "_fingerprint": "tilewright",
