@@ -69,7 +69,7 @@ def digest_input(path: Path) -> str:
     if path.is_dir():
         return digest_text(canonical_json(output_digests(path)))
     for parent in (path, *path.parents):
-        partial = parent.with_name(parent.name + ".partial")
+        partial = parent.parent / f"{parent.name}.partial"
         if parent.name and partial.is_dir():
             raise MissingInputError(
                 f"input {path} is missing: its stage is unfinished ({partial}); run that stage again"

@@ -1,0 +1,152 @@
+"""run_stage in real processes: complete or nothing, resumable after kill -9, loud about another request."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("stage_program.py")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    (tmp_path / "numbers.txt").write_text(" ".join(map(str, range(12))))
+    path = tmp_path / "run.yaml"
+    path.write_text("kind: stage\nout: out\nnumbers: numbers.txt\n")
+    return path
+
+
+def run(*arguments: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(PROGRAM), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | (env or {}))
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
+    return loaded
+
+
+def test_result_is_stored_and_returned_without_work(config: Path, tmp_path: Path) -> None:
+    first, second = run(config), run(config)
+    assert first.stdout.count("working") == 12 and second.stdout.count("working") == 0
+    assert second.returncode == 0 and '{"numbers": 12, "dropped_broken": 0}' in second.stdout
+    assert (tmp_path / "out/values.txt").read_text().splitlines()[3] == "3 6"
+    assert not (tmp_path / "out.partial").exists() and not list((tmp_path / "out").glob(".*"))
+
+
+def test_another_request_in_the_folder_is_an_error_that_shows_the_difference(config: Path) -> None:
+    run(config)
+    result = run(config, "factor=3")
+    assert result.returncode == 1 and "holds another request" in result.stderr
+    assert "config.factor: stored 2, asked for 3" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_changed_input_is_another_request(config: Path, tmp_path: Path) -> None:
+    run(config)
+    (tmp_path / "numbers.txt").write_text("1 2")
+    assert "inputs.numbers: stored" in run(config).stderr
+
+
+def test_identity_does_not_depend_on_where_things_lie(config: Path, tmp_path: Path) -> None:
+    run(config)
+    run(config, f"out={tmp_path / 'elsewhere/deep'}")
+    here, there = manifest(tmp_path / "out"), manifest(tmp_path / "elsewhere/deep")
+    assert here["identity"] == there["identity"] and here["outputs"] == there["outputs"]
+
+
+def kill_after(config: Path, lines: int) -> None:
+    command = [sys.executable, str(PROGRAM), str(config), "pause_s=0.05"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        for _ in range(lines):
+            process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+
+
+def test_kill_9_at_several_points_then_resume_equals_an_uninterrupted_run(config: Path, tmp_path: Path) -> None:
+    run(config, "pause_s=0.05", f"out={tmp_path / 'whole'}")
+    kill_after(config, 3)
+    journal = tmp_path / "out.partial/.journal.jsonl"
+    finished = journal.read_bytes().count(b"\n")
+    with journal.open("ab") as file:
+        file.write(b'{"key": "7", "val')  # as if killed in the middle of a line
+    kill_after(config, 4)
+    result = run(config, "pause_s=0.05")
+    assert 2 <= finished <= 3 and 0 < result.stdout.count("working") < 12 - finished
+    assert manifest(tmp_path / "out")["outputs"] == manifest(tmp_path / "whole")["outputs"]
+
+
+def test_other_request_does_not_resume_a_partial_folder(config: Path) -> None:
+    kill_after(config, 3)
+    assert "config.factor: stored 2, asked for 3" in run(config, "pause_s=0.05", "factor=3").stderr
+
+
+def test_foreign_folders_are_left_alone(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/thesis.txt").write_text("precious")
+    assert "is no finished stage" in run(config).stderr
+    (tmp_path / "fresh.partial").mkdir()
+    (tmp_path / "fresh.partial/thesis.txt").write_text("precious")
+    assert "files of no known request" in run(config, f"out={tmp_path / 'fresh'}").stderr
+    assert (tmp_path / "out/thesis.txt").read_text() == "precious"
+
+
+def test_read_only_output_is_a_clear_error(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("a file where a folder is wanted")  # also stops root, whom modes don't
+    result = run(config, f"out={tmp_path / 'file/out'}")
+    assert result.returncode == 1 and "can't be written" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_missing_and_unfinished_inputs_are_named(config: Path, tmp_path: Path) -> None:
+    result = run(config, f"numbers={tmp_path / 'gone'}")
+    assert "gone is missing" in result.stderr and "Traceback" not in result.stderr
+    kill_after(config, 2)
+    assert (
+        "its stage is unfinished"
+        in run(config, f"numbers={tmp_path / 'out/values.txt'}", f"out={tmp_path / 'b'}").stderr
+    )
+
+
+def test_lost_output_file_is_noticed(config: Path, tmp_path: Path) -> None:
+    run(config)
+    (tmp_path / "out/values.txt").unlink()
+    assert "files are gone (first: values.txt)" in run(config).stderr
+
+
+def test_failed_items_are_counted_and_too_many_stop_the_stage(config: Path, tmp_path: Path) -> None:
+    result = run(config, "broken=[3, 4]")
+    assert result.returncode == 1 and "2 of 12 items failed" in result.stderr
+    assert (tmp_path / "out.partial/logs/errors.jsonl").read_text().count("broken") == 2
+    again = run(config, "broken=[3, 4]")
+    assert again.stdout.count("working") == 2, "finished items aren't repeated, failed ones are"
+    allowed = run(config, "broken=[3, 4]", "max_error_share=0.2", f"out={tmp_path / 'b'}")
+    assert '"dropped_broken": 2' in allowed.stdout
+
+
+def test_second_process_in_one_folder_is_refused(config: Path) -> None:
+    command = [sys.executable, str(PROGRAM), str(config), "pause_s=0.2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        result = run(config, "pause_s=0.2")
+        assert "another process is running this stage" in result.stderr
+        process.kill()
+
+
+@pytest.mark.parametrize("which", ["STAGE", "DISTRIBUTED"])
+def test_other_ranks_wait_for_the_manifest_of_rank_0(config: Path, tmp_path: Path, which: str) -> None:
+    ranks = {"WORLD_SIZE": "2"}
+    command = [sys.executable, str(PROGRAM), which, str(config)]
+    with subprocess.Popen(command, env=os.environ | ranks | {"RANK": "1"}, stdout=subprocess.PIPE, text=True) as other:
+        time.sleep(0.5)
+        assert other.poll() is None
+        assert run(which, config, env=ranks | {"RANK": "0"}).returncode == 0
+        output, _ = other.communicate(timeout=30)
+    assert other.returncode == 0 and ("rank 1 worked too" in output) == (which == "DISTRIBUTED")
+    assert (tmp_path / "out/manifest.json").is_file()
