@@ -141,12 +141,12 @@ def test_second_process_in_one_folder_is_refused(config: Path) -> None:
 
 @pytest.mark.parametrize("which", ["STAGE", "DISTRIBUTED"])
 def test_other_ranks_wait_for_the_manifest_of_rank_0(config: Path, tmp_path: Path, which: str) -> None:
-    ranks = {"WORLD_SIZE": "2"}
     command = [sys.executable, str(PROGRAM), which, str(config)]
-    with subprocess.Popen(command, env=os.environ | ranks | {"RANK": "1"}, stdout=subprocess.PIPE, text=True) as other:
+    environment = os.environ | {"WORLD_SIZE": "2", "RANK": "1"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as other:
         time.sleep(0.5)
         assert other.poll() is None
-        assert run(which, config, env=ranks | {"RANK": "0"}).returncode == 0
+        assert run(which, config, env={"WORLD_SIZE": "2", "RANK": "0"}).returncode == 0
         output, _ = other.communicate(timeout=30)
     assert other.returncode == 0 and ("rank 1 worked too" in output) == (which == "DISTRIBUTED")
     assert (tmp_path / "out/manifest.json").is_file()

@@ -1,0 +1,99 @@
+"""Recipes and the status of a folder of runs, through the functions the command line calls."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilewright.configs.load import ConfigError
+from tilewright.configs.recipe import load_recipe, run_recipe
+from tilewright.configs.stage import Counts, Inputs, Stage, input_path, partial_of, run_stage
+from tilewright.configs.status import status_of
+
+
+@dataclass(frozen=True)
+class Config:
+    out: Path
+    text: Path = input_path()
+    suffix: str = ""
+
+
+def copy(config: Config, inputs: Inputs, out: Path) -> Counts:
+    if config.suffix == "fail":
+        raise RuntimeError("planted")
+    (out / "text.txt").write_text(inputs["text"].read_text() + config.suffix)
+    return {}
+
+
+STAGES: dict[str, Stage[Any]] = {"first": Stage("first", Config, copy), "second": Stage("second", Config, copy)}
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    (tmp_path / "source.txt").write_text("hello")
+    for name, source in (("first", "../../source.txt"), ("second", "../../runs/first/text.txt")):
+        (tmp_path / "data_gen" / name).mkdir(parents=True)
+        text = f"kind: stage\nout: ../../runs/{name}\ntext: {source}\n"
+        (tmp_path / "data_gen" / name / "run.yaml").write_text(text)
+    path = tmp_path / "line.yaml"
+    path.write_text(
+        "kind: recipe\nstages:\n  - data_gen/first/run.yaml\n"
+        "  - {config: data_gen/second/run.yaml, set: [suffix= world]}\n"
+    )
+    return path
+
+
+def run(path: Path) -> list[int]:
+    announced: list[int] = []
+    run_recipe(load_recipe(path, list(STAGES)), STAGES.__getitem__, lambda number, step, out: announced.append(number))
+    return announced
+
+
+def test_stages_run_in_order_and_a_rerun_changes_nothing(recipe: Path, tmp_path: Path) -> None:
+    assert run(recipe) == [1, 2]
+    result = tmp_path / "runs/second/text.txt"
+    assert result.read_text() == "hello world"
+    before = result.stat().st_mtime_ns
+    run(recipe)
+    assert result.stat().st_mtime_ns == before
+    assert {status.folder.name: status.state for status in status_of(tmp_path)} == {
+        "first": "complete",
+        "second": "complete",
+    }
+
+
+def test_status_tells_stale_partial_and_broken(recipe: Path, tmp_path: Path) -> None:
+    run(recipe)
+    (tmp_path / "source.txt").write_text("changed")
+    with pytest.raises(RuntimeError, match="planted"):
+        run_stage(STAGES["first"], Config(tmp_path / "runs/third", tmp_path / "source.txt", "fail"))
+    (tmp_path / "runs/second/text.txt").unlink()
+    states = {status.folder.name: (status.state, status.why) for status in status_of(tmp_path)}
+    assert states["first"] == ("stale", "changed since: text")
+    assert states["second"][0] == "broken" and states[partial_of(Path("third")).name][0] == "partial"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kind: stage\n", "wanted `kind: recipe`"),
+        ("kind: recipe\nstages: []\n", "list is empty"),
+        ("kind: recipe\nstages: [gone.yaml]\n", "no such config file"),
+        ("kind: recipe\nstages: [3]\n", "wanted a path"),
+        ("kind: recipe\nstages: [{config: data_gen/first/run.yaml, sett: []}]\n", "wanted a path"),
+        ("kind: recipe\nstages: [{config: data_gen/first/run.yaml, set: 3}]\n", "list of key=value"),
+        ("kind: recipe\nstages: [line.yaml]\n", "is no stage"),
+    ],
+)
+def test_bad_recipes_are_refused(recipe: Path, text: str, message: str) -> None:
+    recipe.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        load_recipe(recipe, list(STAGES))
+
+
+def test_a_typo_in_the_last_config_costs_no_work(recipe: Path, tmp_path: Path) -> None:
+    (tmp_path / "data_gen/second/run.yaml").write_text("kind: stage\nout: x\ntext: y\nsufix: z\n")
+    with pytest.raises(ConfigError, match="did you mean 'suffix'"):
+        run(recipe)
+    assert not (tmp_path / "runs").exists()
