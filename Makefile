@@ -1,0 +1,41 @@
+# make quickstart   set everything up and run the whole line on real pages (about 15 minutes on 2 cores)
+# make test         set everything up and run the tests
+# make test-all     the slow ones too        make check   ruff and mypy        make clean   remove venv and runs
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+EXTRAS := cpu,render,quickstart,ocr,text,test,dev
+export HF_HUB_OFFLINE ?= 1
+export TOKENIZERS_PARALLELISM ?= false
+
+.PHONY: quickstart test test-all check clean
+.DELETE_ON_ERROR:
+
+$(READY): pyproject.toml .ci/install_system.sh .ci/install_browser.sh Makefile
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || (echo "Python >= 3.11 is needed: make PYTHON=/path/to/python3.11 ..." && false)
+	bash .ci/install_system.sh $(PYTHON)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check "$(TORCH)"
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[$(EXTRAS)]"
+	bash .ci/install_browser.sh $(BIN)
+	touch $@
+
+quickstart: $(READY)
+	$(BIN)/tilewright run configs/quickstart.yaml
+
+test: $(READY)
+	$(BIN)/python -m pytest -q -m "not slow"
+
+test-all: $(READY)
+	$(BIN)/python -m pytest -q
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) runs build dist *.egg-info src/*.egg-info
