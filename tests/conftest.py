@@ -1,0 +1,25 @@
+"""Shared by all tests: no hub, one thread, and the smoke line run once for the session."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="session")
+def smoke_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of runs after `tilewright run configs/smoke.yaml`, started outside the checkout."""
+    runs = tmp_path_factory.mktemp("smoke_runs")
+    command = [sys.executable, "-m", "tilewright.cli", "run", "configs/smoke.yaml"]
+    result = subprocess.run(
+        command, cwd=runs, env=os.environ | {"TILEWRIGHT_RUNS": str(runs)}, capture_output=True, text=True, timeout=600
+    )
+    assert result.returncode == 0, result.stderr[-4000:]
+    (runs / "stdout.txt").write_text(result.stdout, encoding="utf-8")
+    return runs
