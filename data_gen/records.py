@@ -177,7 +177,6 @@ class EvalRecord:
     prediction: str | None
     verdict: str | None
     error: str | None
-    seconds: float
 
 
 def to_json(record: Any) -> dict[str, Any]:
