@@ -1,0 +1,98 @@
+"""How figures are put into words, the same on the terminal and in the report."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright.eval.metrics import LEVELS, NOT_RUN
+
+LEVEL_WORDS = {"page": "by gold page", "tile": "by gold tile"}
+NONE = "–"
+
+
+def percent(value: float | None) -> str:
+    """0.1234 as ``12.3``; a dash for None."""
+    return NONE if value is None else f"{100 * value:.1f}"
+
+
+def interval(estimate: Mapping[str, Any], signed: bool = False) -> str:
+    """``[8.1, 17.0]`` in percent; a dash where none can be given."""
+    if estimate["low"] is None or estimate["high"] is None:
+        return NONE
+    sign = "+" if signed else ""
+    return f"[{100 * estimate['low']:{sign}.1f}, {100 * estimate['high']:{sign}.1f}]"
+
+
+def points(value: float | None) -> str:
+    """A difference of shares in points: ``+1.2``."""
+    return NONE if value is None else f"{100 * value:+.1f}"
+
+
+def above_chance(estimate: Mapping[str, Any]) -> bool:
+    """Whether the whole interval lies above what a random ranking scores."""
+    low, chance = estimate["low"], estimate["chance"]
+    return low is not None and chance is not None and low > chance
+
+
+def measures(metrics: Mapping[str, Any]) -> list[str]:
+    """Names of the figures in the order shown: recall@k by rising k, then mrr."""
+    return [*(f"recall@{k}" for k in metrics["settings"]["ks"]), "mrr"]
+
+
+def measure_title(name: str, metrics: Mapping[str, Any]) -> str:
+    """``Recall@3``, ``MRR@100``."""
+    return f"MRR@{metrics['settings']['depth']}" if name == "mrr" else name.replace("recall", "Recall")
+
+
+def row_status(row: Mapping[str, Any]) -> str:
+    """What must be said beside a row's name; empty for a row that is complete and without errors."""
+    if row["status"] == NOT_RUN:
+        return f"not run: {row['reason']}"
+    parts = [row["status"].upper()] if row["status"] != "complete" else []
+    parts += [f"{row['n_errors']} errors"] if row["n_errors"] else []
+    parts += [f"{row['tiles_failed']} tiles failed"] if row["tiles_failed"] else []
+    return ", ".join(parts)
+
+
+def pool_sentence(metrics: Mapping[str, Any]) -> str:
+    """What was searched, and of what whole."""
+    pool, questions = metrics["pool"], metrics["questions"]
+    sentence = (
+        f"{questions['n_questions']} test questions on {questions['n_pages']} pages, each searched among all"
+        f" {pool['n_tiles']} tiles of {pool['n_pages']} pages."
+    )
+    if pool["corpus_tiles"] > pool["n_tiles"] or pool["corpus_pages"] > pool["n_pages"]:
+        sentence += (
+            f" These tiles are a sample: the corpus has {pool['corpus_pages']} pages with"
+            f" {pool['corpus_tiles']} tiles. Recall in the whole corpus would be lower."
+        )
+    if pool["pages_incomplete"]:
+        sentence += f" {pool['pages_incomplete']} pages were not captured to their end."
+    if questions["gold_outside_pool"]:
+        sentence += (
+            f" The gold tile of {questions['gold_outside_pool']} questions is not in the pool: they count as missed."
+        )
+    if questions["on_training_pages"]:
+        sentence += f" {questions['on_training_pages']} questions are about pages of the training split: NOT held out."
+    return sentence
+
+
+def learning_sentence(metrics: Mapping[str, Any]) -> str | None:
+    """The learning check: does the pipeline learn what it was shown? None if no such run was given."""
+    check = metrics["learning_check"]
+    if check is None:
+        return None
+    return (
+        f"Training Recall@1 on {check['n_examples']} training examples, searched among all {check['n_tiles']} training"
+        f" tiles: {check['recall@1']:.3f} (wanted at least {check['wanted']:.1f};"
+        f" {'reached' if check['recall@1'] >= check['wanted'] else 'NOT reached'})."
+    )
+
+
+def row_names(metrics: Mapping[str, Any]) -> Sequence[str]:
+    """Rows in the order of the config."""
+    return list(metrics["rows"])
+
+
+def ran(row: Mapping[str, Any]) -> bool:
+    """Whether a row has figures."""
+    return bool(row["status"] != NOT_RUN) and all(level in row for level in LEVELS)

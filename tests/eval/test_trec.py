@@ -1,0 +1,85 @@
+"""TREC files: our figures equal those of ir-measures on them, ties and misses included."""
+
+import random
+from pathlib import Path
+
+import ir_measures
+import pytest
+
+from tilewright.configs.errors import InputError
+from tilewright.eval.trec import read_qrels, read_run, write_qrels, write_run
+from tilewright.train.retrieval_metrics import mean_reciprocal_rank, recall_at_k, success_at_k
+
+Rankings = dict[str, list[tuple[str, float]]]
+
+
+def rankings_with_ties(queries: int = 40, tiles: int = 60) -> Rankings:
+    """Scores rounded to one digit: most are tied, and the order among equals isn't that of ids."""
+    generator = random.Random(4)
+    rankings = {}
+    for query in range(queries):
+        hits = [(f"tile-{number:02d}", round(generator.uniform(-1, 1), 1)) for number in range(tiles)]
+        generator.shuffle(hits)
+        rankings[f"q{query}"] = sorted(hits, key=lambda hit: -hit[1])[: generator.randint(0, 30)]
+    return rankings
+
+
+def test_equal_ir_measures(tmp_path: Path) -> None:
+    rankings = rankings_with_ties()
+    relevant = {
+        query: {f"tile-{(7 * n + shift) % 60:02d}" for shift in range(1 + n % 3)} for n, query in enumerate(rankings)
+    }
+    write_run(tmp_path / "a.trec", rankings, "a")
+    write_qrels(tmp_path / "qrels.trec", relevant)
+    order = {query: [tile for tile, _ in hits] for query, hits in rankings.items()}
+    measures = [ir_measures.parse_measure(name) for name in ("R@1", "R@3", "R@10", "Success@3", "RR")]
+    theirs = ir_measures.calc_aggregate(
+        measures,
+        list(ir_measures.read_trec_qrels(str(tmp_path / "qrels.trec"))),
+        list(ir_measures.read_trec_run(str(tmp_path / "a.trec"))),
+    )
+    for k in (1, 3, 10):
+        assert recall_at_k(order, relevant, k) == pytest.approx(theirs[ir_measures.parse_measure(f"R@{k}")], abs=1e-9)
+    assert success_at_k(order, relevant, 3) == pytest.approx(theirs[ir_measures.parse_measure("Success@3")])
+    assert mean_reciprocal_rank(order, relevant) == pytest.approx(theirs[ir_measures.parse_measure("RR")])
+
+
+def test_order_survives_the_file(tmp_path: Path) -> None:
+    rankings = rankings_with_ties()
+    write_run(tmp_path / "a.trec", rankings, "a")
+    back = read_run(tmp_path / "a.trec")
+    for query, hits in rankings.items():
+        assert [tile for tile, _ in back.get(query, [])] == [tile for tile, _ in hits]
+        scores = [score for _, score in back.get(query, [])]
+        assert scores == sorted(set(scores), reverse=True)
+
+
+def test_lines_have_the_standard_form(tmp_path: Path) -> None:
+    write_run(tmp_path / "a.trec", {"q1": [("t1", 0.5), ("t2", 0.5)]}, "row")
+    assert (tmp_path / "a.trec").read_text() == "q1 Q0 t1 1 0.5 row\nq1 Q0 t2 2 0.49999997 row\n"
+    write_qrels(tmp_path / "q.trec", {"q1": {"t2", "t1"}, "q2": set()})
+    assert (tmp_path / "q.trec").read_text() == "q1 0 t1 1\nq1 0 t2 1\n"
+    assert read_qrels(tmp_path / "q.trec") == {"q1": {"t1", "t2"}}
+
+
+@pytest.mark.parametrize("name", ["a b", "", "a\tb", "a\u00a0b", " a"])
+def test_ids_with_spaces_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="id without spaces"):
+        write_run(tmp_path / "a.trec", {name: [("t", 1.0)]}, "row")
+    with pytest.raises(InputError, match="id without spaces"):
+        write_qrels(tmp_path / "q.trec", {"q": [name]})
+
+
+@pytest.mark.parametrize(("text", "message"), [("q Q0 t 1 x row\n", "score"), ("q Q0 t 1\n", "6 columns, found 4")])
+def test_broken_runs_name_file_and_line(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "a.trec"
+    path.write_text("q Q0 t0 1 2.5 row\n" + text)
+    with pytest.raises(InputError, match=rf"a\.trec:2.*{message}"):
+        read_run(path)
+
+
+def test_broken_qrels_name_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "q.trec"
+    path.write_text("q 0 t yes\n")
+    with pytest.raises(InputError, match=r"q\.trec:1.*whole number"):
+        read_qrels(path)
