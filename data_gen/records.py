@@ -161,6 +161,7 @@ class EvalRecord:
     """One question under one row: gold, full hit list, what the reader got and what came of it.
 
     ``verdict`` is CORRECT, WRONG or CANNOT_ANSWER; None with ``error`` set means the question wasn't graded.
+    ``visual_tokens`` is the pictures' part of ``input_tokens``.
     """
 
     row: str
@@ -173,6 +174,7 @@ class EvalRecord:
     reader_tile_ids: tuple[str, ...]
     compression: float
     input_tokens: int
+    visual_tokens: int
     output_tokens: int
     prediction: str | None
     verdict: str | None
