@@ -17,6 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from tilewright.configs.errors import InputError
+from tilewright.data_gen.images import to_rgb
 
 FACTOR_PX = 32  # patch 16 px × merge 2: one visual token
 MIN_PIXELS = 4 * FACTOR_PX**2  # the limits published with Qwen3-VL-Embedding; the reader's minimum is pinned to it too
@@ -103,15 +104,6 @@ def _policy_size(width_px: int, height_px: int, policy: PixelPolicy) -> tuple[in
         max_pixels=policy.max_pixels,
         factor_px=policy.factor_px,
     )
-
-
-def to_rgb(image: Image.Image) -> Image.Image:
-    """``image`` as RGB; transparent pixels are composited on white, not turned black."""
-    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
-        rgba = image.convert("RGBA")
-        white = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
-        return Image.alpha_composite(white, rgba).convert("RGB")
-    return image.convert("RGB")
 
 
 def patchify(images: Sequence[Image.Image], policy: PixelPolicy) -> tuple[Tensor, Tensor]:
