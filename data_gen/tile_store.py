@@ -83,6 +83,23 @@ def write_store(folder: Path, tiles: Iterable[Tile], shard_bytes: int = 256 << 2
     return count
 
 
+def write_tiles(path: Path, tiles: Sequence[Tile]) -> None:
+    """Write a few tiles as one Arrow file, atomically; the working format of stages that gather a store."""
+    schema = _features().arrow_schema
+    temporary = path.with_name(f"{path.name}.tmp")
+    with pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_stream(file, schema) as out:
+        for batch in _batches(tiles, bytearray(), schema):
+            out.write_batch(batch)
+    temporary.replace(path)
+
+
+def read_tiles(path: Path) -> Iterator[Tile]:
+    """The tiles of a ``write_tiles`` file."""
+    with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
+        for batch in stream:
+            yield from (_from_row(row) for row in batch.to_pylist())
+
+
 def _batches(tiles: Iterable[Tile], ids: bytearray, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Record batches of about _BATCH_BYTES of images; appends each id, checked, to ``ids``."""
     rows: list[dict[str, Any]] = []

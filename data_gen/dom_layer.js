@@ -1,0 +1,202 @@
+// One pass over a laid-out page: its words, blocks, links and evidence areas, with boxes in page pixels.
+// Evaluated by data_gen/dom_layer.py, which documents the result. Runs although the page's own scripts are off.
+() => {
+  const round = (value) => Math.round(value * 64) / 64; // Chromium lays out in 1/64 px
+  const box = (rect) => [round(rect.left + scrollX), round(rect.top + scrollY), round(rect.width), round(rect.height)];
+  const tidy = (text) => (text || "").replace(/\s+/g, " ").trim();
+  const HEADINGS = /^H[1-6]$/;
+  const SILENT = new Set(["SCRIPT", "STYLE", "NOSCRIPT", "TEMPLATE", "HEAD", "TITLE", "SVG", "OBJECT", "IFRAME", "SELECT", "TEXTAREA"]);
+  const BREAKS = new Set(["BR", "HR", "WBR"]);
+  const infoboxOf = (element) => element.closest('table[class*="infobox" i], aside[class*="infobox" i]');
+
+  const hiddenByClip = (element, style) =>
+    style.overflow !== "visible" && style.display !== "inline" && (element.offsetWidth <= 1 || element.offsetHeight <= 1);
+  const MATH = "http://www.w3.org/1998/Math/MathML";
+  const inLine = (element, style) =>
+    style.display === "inline" || style.display === "contents" || style.display.startsWith("ruby") || element.namespaceURI === MATH;
+  const shown = (element) => element.checkVisibility({ checkOpacity: true, checkVisibilityCSS: false });
+
+  // --- tables: the grid gives each cell its column labels
+  const grids = new Map();
+  const tableGrid = (table) => {
+    if (grids.has(table)) return grids.get(table);
+    const columnOf = new Map(), labels = [], busy = [];
+    let inHead = true;
+    for (const row of table.rows) {
+      const cells = [...row.cells];
+      const onlyHeaders = cells.length > 0 && cells.every((cell) => cell.tagName === "TH");
+      inHead = inHead && (onlyHeaders || row.parentElement.tagName === "THEAD");
+      let column = 0;
+      for (const cell of cells) {
+        while (busy[column] > 0) column++;
+        columnOf.set(cell, column);
+        const span = Math.min(cell.colSpan || 1, 200);
+        const title = cells.length === 1 && span > 1; // over all columns: no column's label
+        for (let i = column; i < column + span; i++) {
+          busy[i] = cell.rowSpan || 1;
+          if (inHead && !title) labels[i] = tidy(`${labels[i] || ""} ${cell.textContent}`);
+        }
+        column += span;
+      }
+      for (let i = 0; i < busy.length; i++) busy[i] = Math.max(0, (busy[i] || 0) - 1);
+    }
+    const header = new Set();
+    for (const row of table.rows) {
+      const cells = [...row.cells];
+      if (!(cells.every((cell) => cell.tagName === "TH") || row.parentElement.tagName === "THEAD")) break;
+      header.add(row);
+    }
+    const grid = { columnOf, labels, header };
+    grids.set(table, grid);
+    return grid;
+  };
+  const titleOf = (table) => {
+    if (table.caption) return tidy(table.caption.textContent);
+    const first = table.rows && table.rows[0];
+    return first && first.cells.length === 1 ? tidy(first.cells[0].textContent) : "";
+  };
+
+  // --- blocks: the element that a piece of text belongs to
+  const blocks = [], blockOf = new Map();
+  let section = "";
+  const blockElement = (element) => {
+    const part = element.closest("tr, caption, figcaption");
+    if (part) return part;
+    const heading = element.closest("h1, h2, h3, h4, h5, h6");
+    if (heading) return heading;
+    const item = element.closest("li, dt, dd");
+    if (item) return item;
+    let current = element;
+    while (current !== document.body && (getComputedStyle(current).display.startsWith("inline") || inLine(current, getComputedStyle(current)))) {
+      current = current.parentElement;
+    }
+    return current;
+  };
+  const describe = (element) => {
+    const name = element.tagName;
+    if (name === "TR") {
+      const table = element.closest("table");
+      const cells = [...element.cells];
+      if (infoboxOf(element)) {
+        const kind = cells.length === 1 && cells[0].tagName === "TH" ? "heading" : "infobox_row";
+        return { kind, cells, labels: cells.map(() => ""), caption: titleOf(infoboxOf(element)) };
+      }
+      const grid = table ? tableGrid(table) : { columnOf: new Map(), labels: [], header: new Set([element]) };
+      const labels = cells.map((cell) => (grid.header.has(element) ? "" : grid.labels[grid.columnOf.get(cell)] || ""));
+      return { kind: "table_row", cells, labels, caption: table ? titleOf(table) : "" };
+    }
+    const kind = name === "CAPTION" || name === "FIGCAPTION" ? "caption"
+      : HEADINGS.test(name) ? "heading" : name === "LI" || name === "DT" || name === "DD" ? "list_item" : "paragraph";
+    return { kind, cells: [], labels: [], caption: "" };
+  };
+  const TEXT_ELEMENTS = new Set(["P", "LI", "DT", "DD", "TR", "CAPTION", "FIGCAPTION", "PRE", "H1", "H2", "H3", "H4", "H5", "H6"]);
+  const blockIndex = (element) => {
+    if (blockOf.has(element)) return blockOf.get(element);
+    const { kind, cells, labels, caption } = describe(element);
+    const index = blocks.length;
+    // a container's box may hold much more than its own text: then the box is that of its words (null here)
+    blocks.push({ kind, labels, caption, section, box: TEXT_ELEMENTS.has(element.tagName) ? box(element.getBoundingClientRect()) : null });
+    blockOf.set(element, index);
+    cells.forEach((cell, position) => cellOf.set(cell, position));
+    return index;
+  };
+  const cellOf = new Map();
+
+  // --- words: runs without white space, also across elements (H<sub>2</sub>O), in reading order
+  const words = [];
+  const range = document.createRange();
+  let run = null; // the word being put together
+  const pieceBox = (node, start, end) => {
+    range.setStart(node, start);
+    range.setEnd(node, end);
+    let best = null;
+    for (const rect of range.getClientRects()) {
+      if (rect.width > 0 && rect.height > 0 && (!best || rect.width > best.width)) best = rect;
+    }
+    return best;
+  };
+  const endWord = () => {
+    if (run && run.rect) words.push([run.text, ...box(run.rect), run.block, run.cell]);
+    run = null;
+  };
+  const union = (first, second) => {
+    const left = Math.min(first.left, second.left), top = Math.min(first.top, second.top);
+    const right = Math.max(first.right, second.right), bottom = Math.max(first.bottom, second.bottom);
+    return { left, top, right, bottom, width: right - left, height: bottom - top };
+  };
+  const readText = (node, block, cell) => {
+    for (const match of node.data.matchAll(/\s+|[^\s]+/g)) {
+      if (/^\s/.test(match[0])) { endWord(); continue; }
+      const rect = pieceBox(node, match.index, match.index + match[0].length);
+      if (!rect) continue;
+      if (run && (run.block !== block || run.cell !== cell)) endWord();
+      if (!run) { run = { text: match[0], rect, block, cell }; continue; }
+      run.text += match[0];
+      if (Math.abs(rect.top - run.rect.top) < run.rect.height) run.rect = union(run.rect, rect);
+    }
+  };
+
+  const areas = { infobox: [], table: [], list: [], paragraph: [] };
+  const links = [];
+  const noteElement = (element) => {
+    const name = element.tagName;
+    const kind = infoboxOf(element) === element ? "infobox" : name === "TABLE" ? "table"
+      : name === "UL" || name === "OL" || name === "DL" ? "list" : name === "P" ? "paragraph" : null;
+    if (kind) areas[kind].push(box(element.getBoundingClientRect()));
+    if (name === "A" && element.hasAttribute("href")) {
+      const rects = [...element.getClientRects()].filter((rect) => rect.width > 0 && rect.height > 0).map(box);
+      const images = [...element.querySelectorAll("img[alt]")];
+      const rest = images.map((image) => image.alt).join(" ");
+      for (const image of images) rects.push(box(image.getBoundingClientRect()));
+      if (rects.length) links.push([element.getAttribute("href"), tidy(element.textContent) || tidy(rest), rects]);
+    }
+  };
+  let bottom = 0, drawn = false;
+  const measure = (element) => {
+    const rect = element.getBoundingClientRect();
+    if (rect.width > 0 && rect.height > 0) { drawn = true; bottom = Math.max(bottom, rect.bottom + scrollY); }
+  };
+  const visit = (element) => {
+    const style = getComputedStyle(element);
+    if (style.display === "none" || hiddenByClip(element, style)) return;
+    if (style.display !== "contents" && !shown(element)) return;
+    if (element !== document.body && style.visibility === "visible") measure(element);
+    noteElement(element);
+    const inline = inLine(element, style);
+    if (!inline || BREAKS.has(element.tagName)) endWord();
+    const visible = style.visibility === "visible";
+    let block = -1, cell = -1;
+    for (const child of element.childNodes) {
+      if (child.nodeType === Node.TEXT_NODE) {
+        if (!visible || (!run && !/[^\s]/.test(child.data))) continue;
+        if (block < 0) {
+          const owner = blockElement(element);
+          block = blockIndex(owner);
+          const place = owner.tagName === "TR" ? element.closest("td, th") : null;
+          cell = place && cellOf.has(place) ? cellOf.get(place) : -1;
+          if (blocks[block].kind === "heading" && HEADINGS.test(owner.tagName)) heading = owner;
+        }
+        readText(child, block, cell);
+      } else if (child.nodeType === Node.ELEMENT_NODE && !SILENT.has(child.tagName.toUpperCase())) {
+        visit(child);
+      }
+    }
+    if (!inline) endWord();
+    if (heading === element) { section = tidy(element.textContent); heading = null; }
+  };
+  let heading = null;
+  const body = document.body;
+  if (body) visit(body);
+  endWord();
+
+  const root = document.documentElement;
+  if (body && !drawn && (body.clientHeight > 0 || words.length)) drawn = true;
+  const full = Math.max(root.scrollHeight, body ? body.scrollHeight : 0);
+  const content = Math.max(root.getBoundingClientRect().bottom + scrollY, bottom);
+  const bases = [...document.querySelectorAll("base[href]")].map((base) => base.getAttribute("href"));
+  return {
+    width_px: Math.max(root.scrollWidth, innerWidth),
+    height_px: !drawn ? 0 : Math.ceil(full > innerHeight ? full : Math.min(content, innerHeight)),
+    words, blocks, links, areas, bases,
+  };
+}

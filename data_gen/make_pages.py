@@ -1,0 +1,152 @@
+"""pages: a source (MediaWiki dump or folder of HTML files) -> pages.jsonl and one self-contained HTML file a page."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tilewright.configs.errors import InputError
+from tilewright.configs.items import ItemError, process_items
+from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
+from tilewright.data_gen.records import Page, write_jsonl
+from tilewright.data_gen.sources.html_folder import HtmlFolder
+from tilewright.data_gen.sources.source import Entry, Source
+from tilewright.data_gen.sources.wiki_dump import WikiDump, default_dump
+
+TEMPORARY = ".tmp"
+
+
+@dataclass(frozen=True)
+class Config:
+    """What make_pages does.
+
+    ``path``: the dump (XML or XML.bz2) or the folder of HTML files; None with ``wiki_dump`` is the 106-article dump
+    inside the gensim wheel. ``base_url``: address of an HTML folder's root (a page's own ``<link rel=canonical>``
+    goes before it). ``titles`` and ``max_pages`` keep only some pages. ``page_timeout_s`` bounds a page's conversion.
+    """
+
+    source: Literal["wiki_dump", "html_folder"]
+    out: Path
+    workers: int
+    path: Path | None = input_path(default=None)
+    base_url: str | None = None
+    titles: tuple[str, ...] | None = None
+    max_pages: int | None = None
+    same_url: Literal["error", "drop"] = "error"
+    page_timeout_s: float = 60.0
+    max_error_share: float = 0.02
+
+    def __post_init__(self) -> None:
+        if self.source == "wiki_dump" and self.path is None:
+            object.__setattr__(self, "path", default_dump())  # so that the dump is part of the request's identity
+        if self.workers < 1 or (self.max_pages is not None and self.max_pages < 1):
+            raise ValueError(f"workers and max_pages: wanted at least 1, found {self.workers} and {self.max_pages}")
+
+
+def make_pages(config: Config, inputs: Inputs, out: Path) -> Counts:
+    """Write pages.jsonl (in order of page_id) and html/{page_id}.html. Raises InputError for an empty corpus."""
+    source = _source(config)
+    counts: Counter[str] = Counter()
+    entries = _select(source.entries(counts), config, counts)
+    if not entries:
+        raise InputError(f"{config.path}: no pages in this corpus ({dict(counts)}); wanted at least one")
+    for folder in (out / "html", out / TEMPORARY):
+        folder.mkdir(exist_ok=True)
+    finished = process_items(
+        "make_pages",
+        entries,
+        lambda entry: entry.page_id,
+        lambda todo: _convert(source, todo, config.workers, out),
+        out,
+        max_error_share=config.max_error_share,
+    )
+    pages = [
+        Page(entry.page_id, entry.url, entry.title, f"html/{entry.page_id}.html", config.source)
+        for entry in entries
+        if entry.page_id in finished
+    ]
+    write_jsonl(out / "pages.jsonl", pages)
+    removed = Counter[str]()
+    for value in finished.values():
+        removed.update(value)
+    failed = len(entries) - len(pages)
+    return {"pages": len(pages), "failed": failed, "assets": source.copy_assets(out / "html")} | counts | removed
+
+
+def _source(config: Config) -> Source:
+    if config.path is None:
+        raise InputError(
+            "path: wanted a MediaWiki dump, and the default one isn't there: `pip install tilewright[quickstart]`"
+            " brings it (inside the gensim wheel)"
+            if config.source == "wiki_dump"
+            else "path: wanted a folder of HTML files"
+        )
+    if config.source == "wiki_dump":
+        return WikiDump(config.path, config.page_timeout_s)
+    return HtmlFolder(config.path, config.base_url)
+
+
+def _select(entries: Iterable[Entry], config: Config, counts: Counter[str]) -> list[Entry]:
+    """The wanted entries in order of page_id. Raises InputError for two with one URL, and for unknown titles."""
+    by_id: dict[str, Entry] = {}
+    for entry in entries:
+        other = by_id.get(entry.page_id)
+        if other is None:
+            by_id[entry.page_id] = entry
+        elif config.same_url == "drop":
+            counts["dropped_same_url"] += 1
+        else:
+            raise InputError(
+                f"{config.path}: two pages have the URL {entry.url}: {other.place} and {entry.place}; remove one, or set"
+                " same_url: drop to keep the first"
+            )
+    kept = [by_id[key] for key in sorted(by_id)]
+    if config.titles is not None:
+        missing = set(config.titles) - {entry.title for entry in kept}
+        if missing:
+            raise InputError(f"{config.path}: titles: no page is called {sorted(missing)}")
+        kept = [entry for entry in kept if entry.title in config.titles]
+    return kept[: config.max_pages]
+
+
+def _convert(
+    source: Source, todo: Sequence[Entry], workers: int, out: Path
+) -> Iterator[tuple[Entry, dict[str, int] | ItemError]]:
+    """Make the HTML of ``todo`` in ``workers`` threads (pandoc runs outside Python), few documents in memory."""
+    by_url = {entry.url: entry for entry in todo}
+    running: dict[Future[dict[str, int]], Entry] = {}
+    with ThreadPoolExecutor(workers) as pool:
+        for url, document in source.documents(set(by_url)) if by_url else ():
+            running[pool.submit(_write_page, source, by_url[url], document, out)] = by_url[url]
+            if len(running) >= 2 * workers:
+                yield from _finished(running)
+        while running:
+            yield from _finished(running)
+
+
+def _finished(
+    running: dict[Future[dict[str, int]], Entry],
+) -> Iterator[tuple[Entry, dict[str, int] | ItemError]]:
+    done, _ = wait(running, return_when=FIRST_COMPLETED)
+    for future in done:
+        entry = running.pop(future)
+        try:
+            yield entry, future.result()
+        except ItemError as error:
+            yield entry, error
+
+
+def _write_page(source: Source, entry: Entry, document: Any, out: Path) -> dict[str, int]:
+    html, counts = source.html(entry.url, document)
+    temporary = out / TEMPORARY / f"{entry.page_id}.html"
+    temporary.write_text(html, encoding="utf-8", errors="replace", newline="")
+    temporary.replace(out / "html" / temporary.name)
+    return counts
+
+
+STAGE = Stage("make_pages", Config, make_pages, schema=1)
+
+if __name__ == "__main__":
+    main(STAGE)

@@ -1,0 +1,1 @@
+"""Where pages come from: a MediaWiki dump, a folder of HTML files."""

@@ -1,0 +1,92 @@
+"""One spelling per page address, and the page id made of it."""
+
+import hashlib
+import re
+from urllib.parse import SplitResult, quote, unquote_to_bytes, urlsplit, urlunsplit
+
+from tilewright.configs.errors import InputError
+
+PAGE_ID = re.compile(r"[0-9a-f]{16}")
+_DEFAULT_PORTS = {"http": 80, "https": 443, "ftp": 21}
+_MEDIAWIKI_HOSTS = re.compile(
+    r"(?:[a-z0-9-]+\.)*(?:wikipedia|wikimedia|wiktionary|wikiquote|wikibooks|wikisource|wikinews|wikiversity|wikivoyage"
+    r"|wikidata|mediawiki|wikifunctions)\.org"
+)
+_MOBILE = re.compile(r"(?:^|(?<=\.))m\.(?=[a-z]+\.org$)")
+_WIKI_PATH = "/wiki/"
+_KEPT_ESCAPES = re.compile(rb"%(?:23|3[Ff]|2[Ff]|25)")
+_PERCENT_RUN = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+
+
+def canonical_url(url: str) -> str:
+    """``url`` in its one spelling; ``canonical_url(canonical_url(u)) == canonical_url(u)``.
+
+    Scheme and host lower case, default port and fragment dropped, path percent-decoded except ``%23 %3F %2F %25``.
+    On MediaWiki hosts also: underscores for spaces, first letter of the title upper case, no mobile host (``en.m.``).
+    Query strings, sub-pages and namespaces stay distinct. Raises InputError for anything without scheme and place.
+    """
+    try:
+        parts = urlsplit(url.strip())
+        port = parts.port
+    except ValueError as error:
+        raise InputError(f"URL {url!r}: {error}") from error
+    scheme = parts.scheme.lower()
+    if not scheme or not (parts.hostname or (scheme == "file" and parts.path)):
+        raise InputError(f"URL {url!r}: wanted an absolute one such as https://host/path")
+    host = _canonical_host(parts)
+    path = _decode(parts.path)
+    if _MEDIAWIKI_HOSTS.fullmatch(host):
+        host = _MOBILE.sub("", host)
+        path = _canonical_title_path(path)
+    place = host if port is None or port == _DEFAULT_PORTS.get(scheme) else f"{host}:{port}"
+    userinfo = parts.netloc.rpartition("@")[0]
+    if userinfo:
+        place = f"{userinfo}@{place}"
+    return urlunsplit((scheme, place, path or ("/" if host else ""), parts.query, ""))
+
+
+def page_id(url: str) -> str:
+    """16 hex characters of SHA-256 of the canonical URL."""
+    return hashlib.sha256(canonical_url(url).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def title_url(base_url: str, title: str) -> str:
+    """Address of the MediaWiki page ``title`` below ``base_url`` (which ends in ``/wiki/``), canonical."""
+    return canonical_url(base_url + quote(title.strip().replace(" ", "_"), safe="/:@!$&'()*+,;=~"))
+
+
+def _canonical_host(parts: SplitResult) -> str:
+    host = (parts.hostname or "").lower()
+    return f"[{host}]" if ":" in host else host
+
+
+def _decode(path: str) -> str:
+    """Percent-decode valid UTF-8 runs; ``# ? / %``, control characters and what isn't UTF-8 stay escaped."""
+    return _PERCENT_RUN.sub(_decode_run, path)
+
+
+def _decode_run(match: re.Match[str]) -> str:
+    text = match.group()
+    kept = re.split(r"(%(?:23|3[Ff]|2[Ff]|25))", text)
+    return "".join(part.upper() if index % 2 else _decode_plain(part) for index, part in enumerate(kept))
+
+
+def _decode_plain(run: str) -> str:
+    try:
+        decoded = unquote_to_bytes(run).decode("utf-8")
+    except UnicodeDecodeError:
+        return run.upper()
+    return "".join(_encode(char) if char <= " " or char == "\x7f" else char for char in decoded)
+
+
+def _encode(char: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in char.encode("utf-8"))
+
+
+def _canonical_title_path(path: str) -> str:
+    path = path.replace("%20", "_").replace(" ", "_")
+    if not path.startswith(_WIKI_PATH):
+        return path
+    title = re.sub("_+", "_", path.removeprefix(_WIKI_PATH)).strip("_")
+    first = title[:1].upper()
+    return _WIKI_PATH + (first if len(first) == 1 else title[:1]) + title[1:]
