@@ -26,12 +26,14 @@ class RowResult:
     """What a row gives back: for each query_id either hits (tiles, best first; may be none) or an error.
 
     ``items_failed``: tiles that the row couldn't make searchable. ``facts``: what the report says about the row.
+    ``texts``: {tile_id: text} if the row delivers text to a reader, None if pictures.
     """
 
     hits: Mapping[str, Hits]
     errors: Mapping[str, str]
     facts: Mapping[str, Any]
     items_failed: int = 0
+    texts: Mapping[str, str] | None = None
 
 
 class Scorer:

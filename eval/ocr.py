@@ -1,4 +1,4 @@
-"""Text of tile pictures by tesseract (through pytesseract): journalled per tile, a failed tile is counted, not empty."""
+"""Text of tile pictures by tesseract, through pytesseract: journalled per tile; a failed tile is counted, not empty."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,31 +9,28 @@ from pathlib import Path
 import pytesseract
 from PIL import Image
 
-from tilewright.configs.errors import InputError, UserError
+from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError, process_items
 from tilewright.data_gen.tile_store import TileStore
-
+from tilewright.eval.tools import MissingToolError
 
 _PREFIX = "ocr/"  # of journal keys: other parts of a stage share the journal
 
 
-class OcrMissingError(UserError, RuntimeError):
-    """tesseract, or the language asked for, isn't installed."""
-
-
 def require_tesseract(language: str) -> str:
-    """The installed tesseract's version. Raises OcrMissingError saying what to install."""
+    """The installed tesseract's version. Raises MissingToolError saying what to install."""
     try:
         version = str(pytesseract.get_tesseract_version())
         languages = pytesseract.get_languages()
     except (pytesseract.TesseractNotFoundError, OSError) as error:
-        raise OcrMissingError(
+        raise MissingToolError(
             "tesseract is not installed: `apt-get install tesseract-ocr` (or set missing_tool: not_run)"
         ) from error
     missing = sorted(set(language.split("+")) - set(languages))
     if missing:
-        raise OcrMissingError(
-            f"tesseract {version} has no language {missing[0]!r}, it has {languages}: install tesseract-ocr-{missing[0]}"
+        raise MissingToolError(
+            f"tesseract {version} lacks the language {missing[0]!r}, it has {languages}:"
+            f" install tesseract-ocr-{missing[0]}"
         )
     return version
 
@@ -48,17 +45,17 @@ def ocr_image(image: Image.Image, *, language: str, scale: float, timeout_s: flo
     except pytesseract.TesseractNotFoundError:
         raise
     except (RuntimeError, OSError, ValueError) as error:
-        first = (str(error).splitlines() or [""])[0]
-        raise ItemError(f"{type(error).__name__}: {first}") from error
+        raise ItemError(f"{type(error).__name__}: {error}") from error
 
 
 def ocr_tiles(
     store: TileStore, out: Path, *, language: str, scale: float, processes: int, timeout_s: float
-) -> dict[str, str]:
-    """{tile_id: text} of all tiles that tesseract could read; the others are in ``out/logs/errors.jsonl``.
+) -> tuple[dict[str, str], dict[str, str]]:
+    """({tile_id: text}, {tile_id: kind of failure}) of all tiles; details of failures are in ``out/logs``.
 
     At most ``processes`` tesseract processes at a time, of one thread each. Finished tiles stay in ``out``'s journal.
     """
+    failed: dict[str, str] = {}
 
     def read(image: Image.Image) -> str | ItemError:
         try:
@@ -68,11 +65,14 @@ def ocr_tiles(
 
     def work(keys: Sequence[str]) -> Iterable[tuple[str, str | ItemError]]:
         with _one_thread_each(), ThreadPoolExecutor(processes) as pool:
-            yield from _read_all(store, keys, lambda image: pool.submit(read, image), processes)
+            for key, value in _read_all(store, keys, lambda image: pool.submit(read, image), processes):
+                if isinstance(value, ItemError):
+                    failed[key.removeprefix(_PREFIX)] = str(value).partition(":")[0]
+                yield key, value
 
     keys = [_PREFIX + tile_id for tile_id in store.tile_ids]
     texts = process_items("ocr", keys, str, work, out, max_error_share=1.0)  # the row decides what is too many
-    return {key.removeprefix(_PREFIX): text for key, text in texts.items()}
+    return {key.removeprefix(_PREFIX): text for key, text in texts.items()}, failed
 
 
 def _read_all(
@@ -83,8 +83,8 @@ def _read_all(
     for key in keys:
         try:
             image = store.image(key.removeprefix(_PREFIX))
-        except InputError:
-            yield key, ItemError("the picture can't be decoded")
+        except InputError as error:
+            yield key, ItemError(f"picture can't be decoded: {error}")
             continue
         running[submit(image)] = key
         if len(running) > width:

@@ -1,4 +1,4 @@
-"""Readers on the tiles of a retriever (or on the gold tile), at each compression: predictions, verdicts, token costs."""
+"""Readers on the tiles of a retriever or on the gold tile, at each compression: predictions, verdicts, token costs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.verdicts import Verdict
 from tilewright.eval.bootstrap import ClusterBootstrap
 from tilewright.eval.metrics import COMPLETE, INCOMPLETE, Hits, RowResult, as_json
+from tilewright.eval.outputs import gold_urls
 from tilewright.train.reader import Answer, Reader
 
 GOLD = "gold"  # in place of a retriever: the reader is given the tile that holds the answer
@@ -105,12 +106,13 @@ def records_of(
                 query_id=pair.query_id,
                 query=pair.query,
                 answers=(pair.answer, *pair.aliases),
-                gold_urls=tuple(url for url in [urls.get(pair.page_id)] if url),
+                gold_urls=gold_urls(pair, urls),
                 gold_tile_ids=(pair.tile_id,) if pair.tile_id else (),
                 hits=tuple(task.hits) if task else (),
                 reader_tile_ids=task.tile_ids if task else (),
                 compression=cell.compression,
                 input_tokens=answer.input_tokens if answer else 0,
+                visual_tokens=answer.visual_tokens if answer else 0,
                 output_tokens=answer.output_tokens if answer else 0,
                 prediction=answer.text if answer else None,
                 verdict=verdict_of(answer.text, pair).value if answer else None,
@@ -131,11 +133,10 @@ def summary(
     cell: Cell,
     pairs: Sequence[QAPair],
     records: Sequence[EvalRecord],
-    visual_tokens: Mapping[str, int],
     bootstrap: ClusterBootstrap,
     max_error_share: float,
 ) -> dict[str, Any]:
-    """A reader row of metrics.json. ``visual_tokens`` {query_id: tokens of the images}; ``bootstrap`` over ``pairs``."""
+    """A reader row of metrics.json; ``bootstrap`` is over the gold pages of ``pairs``."""
     graded = [record for record in records if record.error is None]
     errors = len(records) - len(graded)
     exact = [
@@ -143,8 +144,6 @@ def summary(
         for record, pair in zip(records, pairs, strict=True)
     ]
     alias = [np.nan if record.error is not None else float(record.verdict == Verdict.CORRECT) for record in records]
-    visual = [visual_tokens[record.query_id] for record in graded]
-    text = [record.input_tokens - seen for record, seen in zip(graded, visual, strict=True)]
     return {
         "reader": cell.reader,
         "given": "gold tile" if cell.given == GOLD else f"tiles retrieved by {cell.given}",
@@ -158,8 +157,8 @@ def summary(
         "exact": as_json(bootstrap.mean(np.array(exact))),
         "alias": as_json(bootstrap.mean(np.array(alias))),
         "tokens": {
-            "visual": _mean(visual),
-            "text_in": _mean(text),
+            "visual": _mean([record.visual_tokens for record in graded]),
+            "text_in": _mean([record.input_tokens - record.visual_tokens for record in graded]),
             "out": _mean([record.output_tokens for record in graded]),
         },
     }

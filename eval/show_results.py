@@ -27,6 +27,8 @@ from tilewright.eval.wording import (
     row_status,
 )
 
+NOT_ABOVE = "≈"
+
 
 def read_metrics(folder: Path) -> dict[str, Any]:
     """metrics.json of an evaluation's output folder. Raises InputError if there is none or it can't be read."""
@@ -48,75 +50,66 @@ def print_results(metrics: Mapping[str, Any], report: Path | None = None, consol
     console.print(escape(pool_sentence(metrics)))
     for level in LEVELS:
         console.print(_recall_table(metrics, level))
+    for name, row in metrics["rows"].items():
+        status = f" [bold red]{escape(row_status(row))}[/]" if row_status(row) else ""
+        console.print(f"  [bold]{escape(name)}[/] {escape(row['title'])}{status}")
     if metrics["readers"]:
         console.print(_reader_table(metrics))
     learned = learning_sentence(metrics)
     if learned:
         console.print(f"[bold]Learning check.[/] {escape(learned)}")
-    console.print(f"Percent, with {100 * metrics['settings']['confidence']:.0f} % intervals (pages resampled).")
+    console.print(
+        f"Percent, with {100 * metrics['settings']['confidence']:.0f} % intervals (gold pages resampled)."
+        f" {NOT_ABOVE}: the interval does not lie above a random ranking."
+    )
     if report is not None:
         console.print(f"Report: {escape(str(report))}", soft_wrap=True)
 
 
 def _recall_table(metrics: Mapping[str, Any], level: str) -> Table:
     names = measures(metrics)
-    table = Table(title=f"Retrieval {LEVEL_WORDS[level]}", title_justify="left", row_styles=["", "dim"])
-    table.add_column("row")
-    table.add_column("n", justify="right")
+    table = Table(title=f"Retrieval {LEVEL_WORDS[level]}", title_justify="left", show_lines=True)
+    table.add_column("row", no_wrap=True)
     for name in names:
-        table.add_column(measure_title(name, metrics), justify="right")
+        table.add_column(measure_title(name, metrics), justify="right", no_wrap=True)
     for name, row in metrics["rows"].items():
-        title = f"{name}\n{row['title']}" + (f"\n({row_status(row)})" if row_status(row) else "")
         if not ran(row):
-            table.add_row(escape(title), "0", *[NONE] * len(names))
+            table.add_row(f"{escape(name)}\nnot run", *[NONE] * len(names))
             continue
-        cells = [
-            f"{percent(row[level][name]['value'])}\n{interval(row[level][name])}"
-            + ("" if above_chance(row[level][name]) else "\nnot above chance")
-            for name in names
-        ]
-        table.add_row(escape(title), str(row[level][names[0]]["n_questions"]), *map(escape, cells))
-    table.add_row("random ranking\n(chance)", "", *[percent(metrics["chance"][level][name]) for name in names])
+        cells = [_cell(row[level][name]) for name in names]
+        table.add_row(f"{escape(name)}\nn = {row[level][names[0]]['n_questions']}", *cells)
+    table.add_row("chance", *[percent(metrics["chance"][level][name]) for name in names])
     for pair in metrics["differences"]:
         cells = [f"{points(pair[level][name]['value'])}\n{interval(pair[level][name], signed=True)}" for name in names]
-        title = f"{pair['row']} − {pair['against']}\n(paired, points)"
-        table.add_row(escape(title), str(pair[level][names[0]]["n_questions"]), *map(escape, cells))
+        table.add_row(escape(f"{pair['row']}\n− {pair['against']}"), *map(escape, cells))
     return table
+
+
+def _cell(estimate: Mapping[str, Any]) -> str:
+    mark = "" if above_chance(estimate) else f" {NOT_ABOVE}"
+    return escape(f"{percent(estimate['value'])}{mark}\n{interval(estimate)}")
 
 
 def _reader_table(metrics: Mapping[str, Any]) -> Table:
-    table = Table(title="Reader accuracy", title_justify="left")
-    for name in (
-        "reader",
-        "given",
-        "compression",
-        "n",
-        "errors",
-        "exact",
-        "with aliases",
-        "visual tokens",
-        "text in/out",
-    ):
-        table.add_column(name, justify="left" if name in ("reader", "given") else "right")
+    """A line for each reader and what it is given, a column for each compression: accuracy with aliases."""
+    compressions = sorted({row["compression"] for row in metrics["readers"]})
+    table = Table(
+        title="Reader accuracy (exact match with aliases), visual tokens", title_justify="left", show_lines=True
+    )
+    table.add_column("reader", no_wrap=True)
+    for compression in compressions:
+        table.add_column(f"compression {compression:g}×", justify="right", no_wrap=True)
+    lines: dict[str, dict[float, str]] = {}
     for row in metrics["readers"]:
-        accuracy = [f"{percent(row[kind]['value'])} {interval(row[kind])}" for kind in ("exact", "alias")]
-        tokens = row["tokens"]
-        status = "" if row["status"] == "complete" else f" ({row['status'].upper()})"
-        table.add_row(
-            escape(row["reader"] + status),
-            escape(row["given"]),
-            f"{row['compression']:g}×",
-            str(row["n_questions"]),
-            str(row["n_errors"]),
-            *map(escape, accuracy),
-            _number(tokens["visual"]),
-            f"{_number(tokens['text_in'])} / {_number(tokens['out'])}",
-        )
+        status = "" if row["status"] == "complete" else f" {row['status'].upper()}, {row['n_errors']} errors"
+        tokens = row["tokens"]["visual"]
+        cell = f"{percent(row['alias']['value'])} {interval(row['alias'])}{status}"
+        cell += "" if tokens is None else f"\n{tokens:.0f} tokens"
+        title = f"{row['reader']}, n = {row['n_questions']}\n{row['given']}"
+        lines.setdefault(title, {})[row["compression"]] = cell
+    for title, cells in lines.items():
+        table.add_row(escape(title), *[escape(cells.get(compression, NONE)) for compression in compressions])
     return table
-
-
-def _number(value: float | None) -> str:
-    return NONE if value is None else f"{value:.0f}"
 
 
 def show(out: Path) -> None:

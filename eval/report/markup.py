@@ -23,12 +23,12 @@ def join(parts: Iterable[object], between: str = "") -> Markup:
     return Markup(between.join(text(part) for part in parts))
 
 
-def tag(name: str, *children: object, **attributes: object) -> Markup:
+def tag(name: str, /, *children: object, **attributes: object) -> Markup:
     """``<name attributes>children</name>``. ``class_`` gives class, ``aria_label`` aria-label; None leaves one out."""
     return Markup(f"<{name}{_attributes(attributes)}>{join(children)}</{name}>")
 
 
-def void(name: str, **attributes: object) -> Markup:
+def void(name: str, /, **attributes: object) -> Markup:
     """An element without content or end tag, such as ``img``."""
     return Markup(f"<{name}{_attributes(attributes)}>")
 

@@ -78,9 +78,9 @@ def render(
 
 
 _RECALL_NOTE = (
-    "Recall@k by page: the gold page is among the pages of the first k tiles. By tile: the gold tile is. MRR: mean of 1 /"
-    " rank of the first right tile. Intervals resample gold pages (cluster bootstrap), because questions of one page"
-    " are not independent; where all questions agree, a Wilson interval with one trial a page stands instead."
+    "Recall@k by page: the gold page is among the pages of the first k tiles. By tile: the gold tile is. MRR: mean of"
+    " 1 / rank of the first right tile. Intervals resample gold pages (cluster bootstrap), because questions of one"
+    " page are not independent; where all questions agree, a Wilson interval with one trial a page stands instead."
     " The random ranking is an exact expectation, with each gold page's own number of tiles."
 )
 _PICTURE_NOTE = (
@@ -111,9 +111,10 @@ def _head(metrics: Mapping[str, Any]) -> Markup:
 def _reader(metrics: Mapping[str, Any]) -> list[Markup]:
     if not metrics["readers"]:
         return [tag("p", "No reader was evaluated.", class_="note")]
+    settings = metrics["settings"]["readers"]
     note = (
-        f"{metrics['settings']['reader_questions']} of {metrics['questions']['n_questions']} questions, chosen by digest of"
-        f" their ids; the reader gets {metrics['settings']['reader_tiles']} tile(s) a question. Compression c scales each"
+        f"{settings['questions']} of {metrics['questions']['n_questions']} questions, chosen by digest of"
+        f" their ids; the reader gets {settings['tiles']} tile(s) a question. Compression c scales each"
         " side by 1/√c. An error is no wrong answer: it is counted apart and left out of the accuracy."
     )
     parts = [reader_table(metrics), tag("p", note, class_="note")]
@@ -126,7 +127,6 @@ def _question(question: ShownQuestion, pictures: Mapping[str, str]) -> Markup:
         ("Answer", " / ".join([pair.answer, *pair.aliases])),
         ("Gold", join([question.gold_title, " ", tag("code", pair.tile_id)])),
         *[(f"Rank in {row}", _ranks(ranks)) for row, ranks in question.ranks.items()],
-        *[(f"Reader {name}", _answer(said, right)) for name, said, right in question.answers],
     ]
     listed = tag("dl", *[join([tag("dt", name), tag("dd", value)]) for name, value in facts])
     gold = tag("div", tag("h4", "gold tile"), tag("div", _gold(question, pictures), class_="gold"))
@@ -138,7 +138,18 @@ def _question(question: ShownQuestion, pictures: Mapping[str, str]) -> Markup:
         )
         for row, hits in question.hits.items()
     ]
-    return tag("section", tag("h3", pair.query), listed, tag("div", gold, *sides, class_="sides"), class_="question")
+    pictured = tag("div", gold, *sides, class_="sides")
+    return tag("section", tag("h3", pair.query), listed, pictured, *_answers(question), class_="question")
+
+
+def _answers(question: ShownQuestion) -> list[Markup]:
+    """What each reader said, folded away; nothing if the question wasn't among those asked."""
+    if not question.answers:
+        return []
+    right = sum(right is True for _, _, right in question.answers)
+    said = [join([tag("dt", name), tag("dd", _answer(said, right))]) for name, said, right in question.answers]
+    title = f"What the readers said: {right} of {len(question.answers)} right"
+    return [tag("details", tag("summary", title), tag("dl", *said))]
 
 
 def _ranks(ranks: tuple[int | None, int | None]) -> str:

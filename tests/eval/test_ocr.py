@@ -11,7 +11,8 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.eval import ocr
-from tilewright.eval.ocr import OcrMissingError, ocr_image, ocr_tiles, require_tesseract
+from tilewright.eval.ocr import ocr_image, ocr_tiles, require_tesseract
+from tilewright.eval.tools import MissingToolError
 
 SETTINGS = {"language": "eng", "scale": 1.0, "timeout_s": 30.0}
 
@@ -45,12 +46,13 @@ def test_reads_rendered_text() -> None:
 
 def test_failures_are_counted_and_finished_tiles_are_kept(tmp_path: Path) -> None:
     store = Pictures({"a": picture("Alpha"), "b": None, "c": picture("Gamma")})
-    texts = ocr_tiles(store, tmp_path, processes=2, **SETTINGS)
+    texts, failed = ocr_tiles(store, tmp_path, processes=2, **SETTINGS)
+    assert failed == {"b": "picture can't be decoded"}
     assert set(texts) == {"a", "c"} and "Alpha" in texts["a"]
     (line,) = (tmp_path / "logs" / "errors.jsonl").read_text().splitlines()
     assert json.loads(line)["key"] == "ocr/b"
     store.read.clear()
-    assert ocr_tiles(store, tmp_path, processes=2, **SETTINGS) == texts
+    assert ocr_tiles(store, tmp_path, processes=2, **SETTINGS) == (texts, failed)
     assert store.read == ["b"]
     assert os.environ.get("OMP_THREAD_LIMIT") is None or os.environ["OMP_THREAD_LIMIT"] != ""
 
@@ -61,9 +63,9 @@ def test_time_out_is_an_error_of_the_tile() -> None:
 
 
 def test_missing_tool_and_language_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(OcrMissingError, match="tesseract-ocr-tlh"):
+    with pytest.raises(MissingToolError, match="tesseract-ocr-tlh"):
         require_tesseract("eng+tlh")
     monkeypatch.setattr(ocr.pytesseract.pytesseract, "tesseract_cmd", "/nowhere/tesseract")
     monkeypatch.setattr(ocr.pytesseract, "get_tesseract_version", ocr.pytesseract.get_tesseract_version.__wrapped__)
-    with pytest.raises(OcrMissingError, match="apt-get install tesseract-ocr"):
+    with pytest.raises(MissingToolError, match="apt-get install tesseract-ocr"):
         require_tesseract("eng")

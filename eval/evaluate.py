@@ -1,0 +1,254 @@
+"""Stage: rebuild the tile index from each checkpoint, search the test questions, and report every row.
+
+Writes metrics.json, runs/{row}.trec, qrels_tiles.trec, qrels_pages.trec, records/{row}.jsonl and report.html.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main, write_atomically
+from tilewright.data_gen.records import QAPair
+from tilewright.data_gen.tile_store import TileStore
+from tilewright.eval.bootstrap import ClusterBootstrap
+from tilewright.eval.metrics import INCOMPLETE, LEVELS, NOT_RUN, RowResult, Scorer
+from tilewright.eval.outputs import write_rankings
+from tilewright.eval.questions import Pool, gold_outside, subset
+from tilewright.eval.reader_grid import NO_GRID, Asked, Grid, ReaderConfig, read_grid
+from tilewright.eval.report.build import shown_question, write_report
+from tilewright.eval.report.curves import figures_of
+from tilewright.eval.rows import ROWS, OcrConfig, Precision, RowContext
+from tilewright.eval.show_results import show
+from tilewright.eval.sources import (
+    learning_check,
+    manifests_of,
+    pool_facts,
+    provenance_of,
+    question_facts,
+    read_curve,
+    stand_ins,
+)
+from tilewright.eval.tools import MissingToolError
+from tilewright.mining.candidates import read_pairs
+from tilewright.train.reader import load_reader
+
+
+@dataclass(frozen=True)
+class Config:
+    """Evaluate embedder checkpoints (``base``, ``trained``) and readers on the questions ``pairs`` over all ``tiles``.
+
+    ``rows``: the retrievers, of tilewright.eval.rows.ROWS; ``compare``: pairs [row, against] for paired differences.
+    ``ks``: cut-offs of recall; ``depth``: hits kept per question, cut-off of MRR. ``missing_tool``: whether a row whose
+    tool isn't installed is an error or is shown as not run. ``max_error_share``: above it a row is marked incomplete.
+    ``resamples`` and ``confidence`` of the cluster bootstrap. ``splits`` (folder with pages.json) is checked for
+    questions on training pages; ``embedder_run``, ``memorise_run``, ``reader_run`` are folders of training stages whose
+    curves are shown; ``before`` are stages named in the report. ``device``: auto takes the accelerator if there is one.
+    """
+
+    out: Path
+    rows: tuple[str, ...]
+    compare: tuple[tuple[str, str], ...]
+    ks: tuple[int, ...]
+    depth: int
+    readers: ReaderConfig | None
+    ocr: OcrConfig
+    missing_tool: Literal["error", "not_run"]
+    max_error_share: float
+    resamples: int
+    confidence: float
+    shown_questions: int
+    shown_hits: int
+    threads: int
+    seed: int
+    tiles: Path = input_path()
+    pairs: Path = input_path()
+    splits: Path | None = input_path(default=None)
+    base: Path | None = input_path(default=None)
+    trained: Path | None = input_path(default=None)
+    reader_base: Path | None = input_path(default=None)
+    reader_trained: Path | None = input_path(default=None)
+    embedder_run: Path | None = input_path(default=None)
+    memorise_run: Path | None = input_path(default=None)
+    reader_run: Path | None = input_path(default=None)
+    before: tuple[Path, ...] = input_path(default=())
+    device: str = "auto"
+    precision: Precision = "float32"
+
+    def __post_init__(self) -> None:
+        _check_rows(self)
+        if not self.ks or min(self.ks) < 1 or list(self.ks) != sorted(set(self.ks)) or self.depth < max(self.ks):
+            raise ValueError(f"wanted rising ks >= 1 and depth >= the last, found {self.ks} and {self.depth}")
+        if self.threads < 1 or self.shown_questions < 0 or self.shown_hits < 1:
+            raise ValueError("wanted threads >= 1, shown_questions >= 0 and shown_hits >= 1")
+
+
+def _check_rows(config: Config) -> None:
+    used = [("compare", name) for pair in config.compare for name in pair]
+    used += [("readers.tiles_from", name) for name in (config.readers.retrievers if config.readers else ())]
+    if len(set(config.rows)) != len(config.rows) or not config.rows:
+        raise ValueError(f"rows: wanted at least one, each once, found {list(config.rows)}")
+    for name in config.rows:
+        if name not in ROWS:
+            raise ValueError(f"rows: no row {name!r}; there are {list(ROWS)}")
+    for key, name in used:
+        if name not in config.rows:
+            raise ValueError(f"{key}: wanted rows of this run ({list(config.rows)}), found {name!r}")
+
+
+def evaluate(config: Config, inputs: Inputs, out: Path) -> Counts:
+    """Score every row and reader; raise InputError for questions or tiles that can't be evaluated."""
+    store = TileStore.open(inputs["tiles"])
+    pairs = read_pairs(inputs["pairs"])
+    pool = Pool.of(store)
+    outside = gold_outside(pairs, pool)
+    pages = {tile.page_id: tile for tile in store.iterate_light()}
+    urls = {page_id: tile.url for page_id, tile in pages.items()}
+    checkpoints = {name: inputs[name] for name in ("base", "trained") if name in inputs}
+    context = RowContext(
+        store, pool, pairs, out, config.depth, checkpoints, config.ocr, config.device, config.precision
+    )
+    with _threads(config.threads):
+        missing = _missing_tools(config, context)
+        results = {name: ROWS[name].run(context) for name in config.rows if name not in missing}
+        grid = _read(config, inputs, context, results, urls)
+    scored = _score(config, pairs, pool, results, missing)
+    manifests = manifests_of([*config.before, *_runs(inputs).values()])
+    models = {name: inputs.get(name) for name in ("base", "trained", "reader_base", "reader_trained")}
+    metrics = {
+        "schema": STAGE.schema,
+        "stand_ins": stand_ins(pairs, models, manifests),
+        "settings": _settings(config),
+        "pool": pool_facts(pool, inputs["tiles"]),
+        "questions": question_facts(pairs, outside, inputs.get("splits")),
+        **scored,
+        "readers": list(grid.summaries),
+        "costs": dict(grid.costs),
+        "learning_check": learning_check(inputs.get("memorise_run")),
+        "provenance": provenance_of(manifests),
+    }
+    write_rankings(out, pairs, pool, urls, results, config.depth)
+    write_atomically(out / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    titles = {page_id: tile.title for page_id, tile in pages.items()}
+    shown = [
+        shown_question(pair, pool, titles, results, grid.of(pair), pictured=config.shown_hits)
+        for pair in subset(pairs, config.shown_questions, config.seed, "shown")
+    ]
+    figures = [figure for name, folder in _runs(inputs).items() for figure in figures_of(name, read_curve(folder))]
+    write_report(out / "report.html", metrics, shown, figures, store)
+    return _counts(metrics)
+
+
+def _missing_tools(config: Config, context: RowContext) -> dict[str, str]:
+    """{row: reason} of the rows that can't run. Raises MissingToolError instead if the config says so."""
+    missing = {}
+    for name in config.rows:
+        try:
+            ROWS[name].require(context)
+        except MissingToolError as error:
+            if config.missing_tool == "error":
+                raise MissingToolError(
+                    f"row {name!r}: {error}; or take the row out, or set missing_tool: not_run to show it as not run"
+                ) from error
+            missing[name] = str(error)
+    return missing
+
+
+def _read(
+    config: Config, inputs: Inputs, context: RowContext, results: Mapping[str, RowResult], urls: Mapping[str, str]
+) -> Grid:
+    folders = {name: inputs[f"reader_{name}"] for name in ("base", "trained") if f"reader_{name}" in inputs}
+    if config.readers is None or not folders:
+        return NO_GRID
+    readers = {name: load_reader(folder, device=context.place, dtype=context.dtype) for name, folder in folders.items()}
+    asked = Asked(
+        context.pairs,
+        context.store,
+        results,
+        urls,
+        seed=config.seed,
+        resamples=config.resamples,
+        confidence=config.confidence,
+        max_error_share=config.max_error_share,
+    )
+    return read_grid(config.readers, readers, asked, context.out)
+
+
+def _score(
+    config: Config, pairs: Sequence[QAPair], pool: Pool, results: Mapping[str, RowResult], missing: Mapping[str, str]
+) -> dict[str, Any]:
+    """Chance, rows and paired differences of metrics.json. A difference needs both of its rows."""
+    bootstrap = ClusterBootstrap(
+        [pair.page_id for pair in pairs], resamples=config.resamples, seed=config.seed, confidence=config.confidence
+    )
+    scorer = Scorer(pairs, pool, bootstrap, ks=config.ks, depth=config.depth)
+    measured = {name: scorer.measure(result) for name, result in results.items()}
+    rows = {}
+    for name in config.rows:
+        title = {"title": ROWS[name].title}
+        if name in missing:
+            rows[name] = title | {"status": NOT_RUN, "reason": missing[name]}
+        else:
+            rows[name] = title | scorer.summary(results[name], measured[name], config.max_error_share)
+    differences = [
+        {"row": row, "against": against} | scorer.difference(measured[row], measured[against])
+        for row, against in config.compare
+        if row in measured and against in measured
+    ]
+    return {"chance": scorer.chance, "rows": rows, "differences": differences}
+
+
+def _settings(config: Config) -> dict[str, Any]:
+    """What the report says about how figures were made."""
+    names = ("ks", "depth", "confidence", "resamples", "seed", "max_error_share")
+    settings = {name: getattr(config, name) for name in names}
+    if config.readers is not None:
+        settings["readers"] = dataclasses.asdict(config.readers)
+    return settings
+
+
+def _runs(inputs: Inputs) -> dict[str, Path]:
+    """Training runs by the names under which their curves are shown."""
+    names = {"memorise_run": "Learning check", "embedder_run": "Embedder", "reader_run": "Reader"}
+    return {title: inputs[name] for name, title in names.items() if name in inputs}
+
+
+def _counts(metrics: Mapping[str, Any]) -> Counts:
+    rows, readers = metrics["rows"], metrics["readers"]
+    statuses = [row["status"] for row in [*rows.values(), *readers]]
+    return {
+        "questions": metrics["questions"]["n_questions"],
+        "tiles": metrics["pool"]["n_tiles"],
+        "rows": len(rows),
+        "rows_not_run": statuses.count(NOT_RUN),
+        "reader_cells": len(readers),
+        "incomplete": statuses.count(INCOMPLETE),
+        "errors": sum(row.get("n_errors", 0) for row in [*rows.values(), *readers]),
+        "recall": {
+            name: {level: {key: value["value"] for key, value in row[level].items()} for level in LEVELS}
+            for name, row in rows.items()
+            if row["status"] != NOT_RUN
+        },
+    }
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Run torch with ``count`` threads: another number may give other last digits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+STAGE = Stage("evaluate", Config, evaluate, schema=1, show=show)
+
+if __name__ == "__main__":
+    main(STAGE)

@@ -1,0 +1,178 @@
+"""The rows of an evaluation: how each finds tiles for the questions. A new row is one entry of ROWS."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from tilewright.configs.errors import InputError
+from tilewright.data_gen.records import QAPair
+from tilewright.data_gen.tile_store import TileStore
+from tilewright.eval.metrics import RowResult
+from tilewright.eval.questions import Pool
+from tilewright.eval.tools import require_module
+from tilewright.mining.embed_tiles import VECTORS, accelerator, write_vectors
+from tilewright.mining.embed_tiles import Config as EmbedConfig
+from tilewright.mining.index import TileIndex
+from tilewright.train.encoder import Encoder, load_encoder
+from tilewright.train.encoder_io import read_encoder_file
+
+Precision = Literal["float32", "bfloat16", "float16"]
+
+
+@dataclass(frozen=True)
+class OcrConfig:
+    """How tiles are read: tesseract ``language`` (``eng+deu``), pictures enlarged ``scale`` times, at most
+    ``processes`` at a time, each given up after ``timeout_s`` seconds."""
+
+    language: str
+    scale: float
+    processes: int
+    timeout_s: float
+
+    def __post_init__(self) -> None:
+        if self.scale <= 0 or self.processes < 1 or self.timeout_s <= 0:
+            raise ValueError("wanted scale > 0, processes >= 1 and timeout_s > 0")
+
+
+@dataclass(frozen=True)
+class RowContext:
+    """What a row may use. ``checkpoints``: {row: embedder folder}, run on ``device`` (auto: an accelerator if there is
+    one) in ``precision``; ``out`` is the stage's folder: its journal and hidden entries outlive a kill."""
+
+    store: TileStore
+    pool: Pool
+    pairs: Sequence[QAPair]
+    out: Path
+    depth: int
+    checkpoints: Mapping[str, Path]
+    ocr: OcrConfig
+    device: str = "auto"
+    precision: Precision = "float32"
+
+    def encoder(self, name: str) -> Encoder:
+        """The encoder of a checkpoint, ready to encode queries."""
+        return load_encoder(self.checkpoints[name], device=self.place, dtype=self.dtype)
+
+    @property
+    def place(self) -> torch.device:
+        """Where models run."""
+        return accelerator() if self.device == "auto" else torch.device(self.device)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What models compute in."""
+        return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[self.precision]
+
+
+@dataclass(frozen=True)
+class Row:
+    """``title`` says what it is; ``require`` raises InputError or MissingToolError if it can't run."""
+
+    title: str
+    require: Callable[[RowContext], None]
+    run: Callable[[RowContext], RowResult]
+
+
+def _embedder(name: str, title: str) -> Row:
+    """A row that embeds all tiles with a checkpoint, rebuilds the index and searches it."""
+
+    def require(context: RowContext) -> None:
+        if name not in context.checkpoints:
+            raise InputError(f"row {name!r}: wanted an embedder checkpoint: set `{name}` in the config")
+
+    def run(context: RowContext) -> RowResult:
+        index = _rebuilt_index(name, context)
+        encoder = context.encoder(name)
+        index.check_encoder(encoder.hash)
+        found = index.search(encoder.encode_queries([pair.query for pair in context.pairs]), context.depth)
+        hits = {pair.query_id: hits for pair, hits in zip(context.pairs, found, strict=True)}
+        return RowResult(hits, {}, _facts(encoder))
+
+    return Row(title, require, run)
+
+
+def _rebuilt_index(name: str, context: RowContext) -> TileIndex:
+    """The index of all tiles by one checkpoint; finished blocks of vectors outlive a kill."""
+    folder = context.out / f".vectors-{name}"
+    folder.mkdir(exist_ok=True)
+    checkpoint, tiles = context.checkpoints[name], context.store.folder
+    config = EmbedConfig(folder, checkpoint, tiles, model_dtype=context.precision, device=context.device)
+    write_vectors(config, {"checkpoint": checkpoint, "tiles": tiles}, folder)
+    vectors = np.load(folder / VECTORS, mmap_mode="r")
+    return TileIndex.build(vectors, context.store.tile_ids, encoder_hash=read_encoder_file(folder).hash)
+
+
+def _facts(encoder: Encoder) -> dict[str, object]:
+    contract = encoder.contract
+    pixels = contract.pixels
+    return {
+        "encoder hash": encoder.hash[:16],
+        "base model": contract.base_model,
+        "parameters": sum(parameter.numel() for parameter in encoder.model.parameters()),
+        "dimension": encoder.dimension,
+        "pixels": f"{pixels.min_pixels} to {pixels.max_pixels} a tile",
+        "visual tokens of a 875 x 1024 tile": encoder.tokens(875, 1024),
+    }
+
+
+def _need_bm25(context: RowContext) -> None:
+    require_module("bm25s", "text")
+
+
+def _search_texts(texts: Mapping[str, str], context: RowContext, facts: Mapping[str, object], failed: int) -> RowResult:
+    from tilewright.eval.bm25 import K1, B, Bm25
+
+    index = Bm25(texts)
+    hits = {pair.query_id: index.search(pair.query, context.depth) for pair in context.pairs}
+    search = {"search": f"BM25 (Lucene's variant), k1 {K1}, b {B}, no stop words, no stemming"}
+    return RowResult(hits, {}, {**search, **facts}, failed, texts)
+
+
+def _run_bm25(context: RowContext) -> RowResult:
+    texts = {tile.tile_id: tile.text for tile in context.store.iterate_light()}
+    empty = sum(not text.strip() for text in texts.values())
+    return _search_texts(texts, context, {"text": "DOM text of each tile", "tiles without text": empty}, 0)
+
+
+def _need_ocr(context: RowContext) -> None:
+    _need_bm25(context)
+    require_module("pytesseract", "ocr")
+    from tilewright.eval.ocr import require_tesseract
+
+    require_tesseract(context.ocr.language)
+
+
+def _run_ocr(context: RowContext) -> RowResult:
+    from tilewright.eval.ocr import ocr_tiles, require_tesseract
+
+    options = context.ocr
+    texts, failed = ocr_tiles(
+        context.store,
+        context.out,
+        language=options.language,
+        scale=options.scale,
+        processes=options.processes,
+        timeout_s=options.timeout_s,
+    )
+    empty = sum(not text.strip() for text in texts.values())
+    version = require_tesseract(options.language)
+    facts: dict[str, object] = {
+        "text": f"tesseract {version}, {options.language}, scale {options.scale:g}",
+        "tiles without text": empty,
+    }
+    if failed:
+        facts["tiles that failed"] = dict(sorted(Counter(failed.values()).items()))
+    return _search_texts(texts, context, facts, len(failed))
+
+
+ROWS: dict[str, Row] = {
+    "base": _embedder("base", "tile pictures, embedder before training"),
+    "trained": _embedder("trained", "tile pictures, trained embedder"),
+    "bm25": Row("DOM text of the tiles, BM25", _need_bm25, _run_bm25),
+    "ocr": Row("OCR of the tiles (tesseract), BM25", _need_ocr, _run_ocr),
+}

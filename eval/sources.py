@@ -1,0 +1,142 @@
+"""What an evaluation rests on: the corpus behind the pool, stand-ins, the learning check, the stages before."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tilewright.configs.errors import InputError
+from tilewright.configs.stage import read_manifest
+from tilewright.data_gen.records import QAPair
+from tilewright.eval.questions import Pool
+from tilewright.mining.candidates import pages_of_split
+from tilewright.train.make_tiny_model import TINY_NAME
+
+GROUNDED = "grounded"
+LEARNED = 0.9  # training Recall@1 that the learning check wants
+
+
+def pool_facts(pool: Pool, tiles: Path) -> dict[str, int]:
+    """Counts of the tiles searched and, from the render stage's manifest if there is one, of the corpus behind them."""
+    manifest = read_manifest(tiles)
+    counts = manifest["counts"] if manifest else {}
+    pages = int(counts.get("pages", len(pool.tiles_of)))
+    return {
+        "n_tiles": len(pool),
+        "n_pages": len(pool.tiles_of),
+        "corpus_pages": pages,
+        "corpus_tiles": int(counts.get("tiles_of_whole_corpus", len(pool))),
+        "pages_incomplete": pages - int(counts.get("pages_complete", pages)),
+    }
+
+
+def question_facts(pairs: Sequence[QAPair], outside: Collection[str], splits: Path | None) -> dict[str, int]:
+    """Counts of the questions; ``on_training_pages`` must be 0 for a held-out figure."""
+    training = pages_of_split(splits / "pages.json", "train") if splits else frozenset()
+    return {
+        "n_questions": len(pairs),
+        "n_pages": len({pair.page_id for pair in pairs}),
+        "gold_outside_pool": len(outside),
+        "on_training_pages": sum(pair.page_id in training for pair in pairs),
+    }
+
+
+def manifests_of(folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """The manifests of finished stages. Raises InputError for a folder that is none."""
+    found = []
+    for folder in folders:
+        try:
+            manifest = read_manifest(folder)
+        except ValueError as error:
+            raise InputError(str(error)) from error
+        if manifest is None:
+            raise InputError(f"{folder}: wanted the folder of a finished stage, found no manifest.json")
+        found.append(manifest)
+    return found
+
+
+def provenance_of(manifests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Stage, request identity and counts of each, for the report: nothing that differs between equal runs."""
+    return [
+        {
+            "stage": manifest["request"]["stage"],
+            "identity": str(manifest.get("identity", ""))[:16],
+            "counts": manifest["counts"],
+        }
+        for manifest in manifests
+    ]
+
+
+def stand_ins(
+    pairs: Sequence[QAPair], models: Mapping[str, Path | None], manifests: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """A sentence for each stand-in that the figures depend on."""
+    lines = []
+    annotators = sorted({pair.annotator for pair in pairs if pair.annotator.partition("/")[0] == GROUNDED})
+    if annotators:
+        lines.append(
+            f"Questions and answers come from the offline annotator {', '.join(annotators)}: rules over each page's own"
+            " text, no language model."
+        )
+    judged = sorted(
+        {manifest["request"]["stage"] for manifest in manifests if _uses_grounded_judge(manifest["request"]["config"])}
+    )
+    if judged:
+        lines.append(
+            f"The judge is the offline stand-in {GROUNDED} (in {', '.join(judged)}): rules over a tile's text, no"
+            " language model."
+        )
+    tiny = [name for name, folder in models.items() if folder is not None and is_tiny(folder)]
+    if tiny:
+        lines.append(
+            f"The models ({', '.join(tiny)}) are tiny and start from random weights. A model of this size does not"
+            " learn to read 14-px text in minutes of training: expect held-out recall near chance and reader accuracy"
+            " near zero. They show that the pipeline runs, not how well the method works."
+        )
+    return lines
+
+
+def _uses_grounded_judge(config: Mapping[str, Any]) -> bool:
+    return any("judge" in key and str(value).startswith(GROUNDED) for key, value in config.items())
+
+
+def is_tiny(folder: Path) -> bool:
+    """Whether a model folder's card or encoder contract names the tiny stand-in."""
+    for name in ("README.md", "encoder.json"):
+        path = folder / name
+        if path.is_file() and TINY_NAME in path.read_text(encoding="utf-8"):
+            return True
+    return False
+
+
+def learning_check(folder: Path | None) -> dict[str, Any] | None:
+    """Training recall of the run that memorises a few examples; None without one.
+
+    Raises InputError if the run didn't search its training queries.
+    """
+    if folder is None:
+        return None
+    counts = manifests_of([folder])[0]["counts"]
+    if "train_recall_at_1" not in counts:
+        raise InputError(f"{folder}: the run has no train_recall_at_1: set train_recall_every in its config")
+    pool = counts["train_recall_pool"]
+    return {
+        "recall@1": counts["train_recall_at_1"],
+        "n_examples": pool["queries"],
+        "n_tiles": pool["tiles"],
+        "chance": counts["train_chance_at_1"],
+        "wanted": LEARNED,
+    }
+
+
+def read_curve(folder: Path) -> list[dict[str, Any]]:
+    """curve.jsonl of a training run's folder. Raises InputError if it is missing or a line has no step."""
+    path = folder / "curve.jsonl"
+    try:
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not a readable training curve ({error})") from error
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+            raise InputError(f"{path}:{number}: wanted an object with a whole number `step`")
+    return rows
