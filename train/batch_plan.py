@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from tilewright.configs.errors import InputError
-from tilewright.data_gen.records import TrainingExample
+from tilewright.data_gen.records import QAPair, TrainingExample
 
 T = TypeVar("T")
+Q = TypeVar("Q", TrainingExample, QAPair)
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class BatchPlan:
         self.pool = sorted(set(pool))
         self.steps_per_epoch = -(-len(examples) // batch_size)
         self._groups: dict[str, list[TrainingExample]] = defaultdict(list)
-        for example in sorted(examples, key=lambda example: _digest(seed, "member", example.query_id)):
+        for example in sorted(examples, key=lambda example: digest_of(seed, "member", example.query_id)):
             self._groups[example.positive_tile_id].append(example)
         ids = {example.query_id for example in examples}
         if len(ids) != len(examples):
@@ -84,23 +85,24 @@ class BatchPlan:
     def _deal(self, epoch: int) -> list[list[TrainingExample]]:
         """Deal one epoch's examples, tile by tile, round the steps: members of one tile never meet."""
         steps = self.steps_per_epoch
-        order = sorted(self._groups, key=lambda tile_id: _digest(self.seed, epoch, "tile", tile_id))
+        order = sorted(self._groups, key=lambda tile_id: digest_of(self.seed, epoch, "tile", tile_id))
         sequence = [example for tile_id in order for example in self._turn(self._groups[tile_id], epoch)]
-        return [
-            sorted(sequence[step::steps], key=lambda e: _digest(self.seed, epoch, e.query_id)) for step in range(steps)
-        ]
+        return [self._shuffled(sequence[step::steps], epoch) for step in range(steps)]
+
+    def _shuffled(self, examples: list[TrainingExample], epoch: int) -> list[TrainingExample]:
+        return sorted(examples, key=lambda example: digest_of(self.seed, epoch, example.query_id))
 
     def _turn(self, group: list[TrainingExample], epoch: int) -> list[TrainingExample]:
         """The examples of one tile whose turn it is: all, or the next ``steps_per_epoch`` of a longer ring."""
         if len(group) <= self.steps_per_epoch:
-            return sorted(group, key=lambda example: _digest(self.seed, epoch, example.query_id))
+            return self._shuffled(group, epoch)
         start = epoch * self.steps_per_epoch
         return [group[(start + offset) % len(group)] for offset in range(self.steps_per_epoch)]
 
     def _random_tiles(self, step: int, present: set[str]) -> list[str]:
         if not self.random_tiles:
             return []
-        draw = random.Random(_digest(self.seed, step, "random tiles"))
+        draw = random.Random(digest_of(self.seed, step, "random tiles"))
         drawn = draw.sample(self.pool, min(len(self.pool), self.random_tiles + len(present)))
         return [tile_id for tile_id in drawn if tile_id not in present][: self.random_tiles]
 
@@ -132,12 +134,12 @@ def share_of(items: Sequence[T], rank: int, world: int) -> Sequence[T]:
     return items[len(items) * rank // world : len(items) * (rank + 1) // world]
 
 
-def choose(examples: Sequence[TrainingExample], count: int, seed: int) -> list[TrainingExample]:
-    """``count`` examples (all if there are fewer) by digest of their ids."""
-    return sorted(examples, key=lambda example: _digest(seed, "choose", example.query_id))[:count]
+def choose(items: Sequence[Q], count: int, seed: int) -> list[Q]:
+    """``count`` examples or pairs (all if there are fewer) by digest of their query ids."""
+    return sorted(items, key=lambda item: digest_of(seed, "choose", item.query_id))[:count]
 
 
-def _digest(*parts: int | str) -> int:
+def digest_of(*parts: int | str) -> int:
     """A number from 0 to 2^128 that depends on ``parts`` alone."""
     text = "\x1f".join(str(part) for part in parts)
     return int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16], "big")

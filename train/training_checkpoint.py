@@ -1,0 +1,156 @@
+"""What a training run needs to go on after a kill, and the best weights so far: hidden folders below its output.
+
+``.resume/step-N`` holds weights, optimiser, position and curve after N updates; ``.best/step-N`` weights alone. A
+folder of that name is whole: it is written beside and renamed. Old ones go once a newer resume folder stands, so the
+best weights that a resume folder speaks of are always there. Random state and learning rate are functions of the step.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from tilewright.configs.errors import InputError
+from tilewright.data_gen.records import from_json
+
+RESUME, BEST = ".resume", ".best"
+WEIGHTS, OPTIMIZER, POSITION, CURVE = "weights.safetensors", "optimizer.pt", "position.json", "curve.jsonl"
+_STEP = re.compile(r"step-(\d+)")
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a run stands: updates done, and the best validation so far (step -1: none yet; ``since_best`` after it)."""
+
+    step: int = 0
+    best_step: int = -1
+    best_value: float = float("-inf")
+    since_best: int = 0
+
+    def after_update(self) -> "Position":
+        """The position one update later."""
+        return dataclasses.replace(self, step=self.step + 1)
+
+    def after_validation(self, step: int, value: float) -> "Position":
+        """The position once the validation at ``step`` gave ``value``; an equal value is no improvement."""
+        if value > self.best_value:
+            return dataclasses.replace(self, best_step=step, best_value=value, since_best=0)
+        return dataclasses.replace(self, since_best=self.since_best + 1)
+
+
+def save_best(out: Path, step: int, weights: Mapping[str, nn.Parameter]) -> None:
+    """Keep the weights of ``step`` as the best so far."""
+    _write_folder(out / BEST, step, lambda folder: _save_weights(folder, weights))
+
+
+def load_best(out: Path, step: int, weights: Mapping[str, nn.Parameter]) -> None:
+    """Put the weights kept for ``step`` back into the parameters."""
+    _load_weights(out / BEST / f"step-{step}", weights)
+
+
+def save_resume(
+    out: Path,
+    position: Position,
+    weights: Mapping[str, nn.Parameter],
+    optimizer: torch.optim.Optimizer,
+    curve: list[dict[str, Any]],
+) -> None:
+    """Write everything that ``load_resume`` reads; then drop older resume folders and superseded best weights."""
+
+    def write(folder: Path) -> None:
+        _save_weights(folder, weights)
+        torch.save(optimizer.state_dict(), folder / OPTIMIZER)
+        values = dataclasses.asdict(position)
+        values["best_value"] = None if position.best_step < 0 else position.best_value
+        (folder / POSITION).write_text(json.dumps(values), encoding="utf-8")
+        write_curve(folder / CURVE, curve)
+
+    _write_folder(out / RESUME, position.step, write)
+    _drop_all_but(out / RESUME, position.step)
+    _drop_all_but(out / BEST, position.best_step)
+
+
+def load_resume(
+    out: Path, weights: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer
+) -> tuple[Position, list[dict[str, Any]]]:
+    """(position, curve) of the newest resume folder, its values put into parameters and optimiser; a new run's without.
+
+    Raises InputError if it can't be read or belongs to other parameters.
+    """
+    steps = _steps(out / RESUME)
+    if not steps:
+        return Position(), []
+    folder = out / RESUME / f"step-{max(steps)}"
+    try:
+        values = json.loads((folder / POSITION).read_text(encoding="utf-8"))
+        lines = (folder / CURVE).read_text(encoding="utf-8").splitlines()
+        state = torch.load(folder / OPTIMIZER, weights_only=True, map_location="cpu")
+    except (OSError, ValueError, RuntimeError) as error:
+        raise InputError(f"{folder}: can't be resumed from ({error}): delete {out} to start over") from error
+    if values["best_value"] is None:
+        del values["best_value"]
+    _load_weights(folder, weights)
+    optimizer.load_state_dict(state)
+    for step in _steps(out / BEST):
+        if step > values["step"]:  # of updates that are made again
+            shutil.rmtree(out / BEST / f"step-{step}")
+    return from_json(Position, values, str(folder / POSITION)), [json.loads(line) for line in lines]
+
+
+def write_curve(path: Path, curve: list[dict[str, Any]]) -> None:
+    """One JSON line a step, atomically."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    lines = [json.dumps(entry, allow_nan=False) + "\n" for entry in curve]
+    temporary.write_text("".join(lines), encoding="utf-8")
+    temporary.replace(path)
+
+
+def _save_weights(folder: Path, weights: Mapping[str, nn.Parameter]) -> None:
+    tensors = {name: parameter.detach().cpu().contiguous() for name, parameter in weights.items()}
+    save_file(tensors, folder / WEIGHTS)
+
+
+@torch.no_grad()
+def _load_weights(folder: Path, weights: Mapping[str, nn.Parameter]) -> None:
+    stored: dict[str, Tensor] = load_file(folder / WEIGHTS)
+    if stored.keys() != weights.keys():
+        differing = sorted(stored.keys() ^ weights.keys())
+        raise InputError(f"{folder / WEIGHTS}: {len(differing)} other parameters than the run's; first: {differing[0]}")
+    for name, parameter in weights.items():
+        parameter.copy_(stored[name])
+
+
+def _write_folder(parent: Path, step: int, write: Callable[[Path], None]) -> None:
+    """Let ``write`` fill a temporary folder that becomes ``parent/step-N`` in one rename; a whole one stays."""
+    final, temporary = parent / f"step-{step}", parent / f".step-{step}.tmp"
+    if final.is_dir():
+        return
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    write(temporary)
+    for path in temporary.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    temporary.rename(final)
+
+
+def _steps(parent: Path) -> list[int]:
+    if not parent.is_dir():
+        return []
+    matches = (_STEP.fullmatch(path.name) for path in parent.iterdir())
+    return sorted(int(match.group(1)) for match in matches if match)
+
+
+def _drop_all_but(parent: Path, step: int) -> None:
+    for other in _steps(parent):
+        if other != step:
+            shutil.rmtree(parent / f"step-{other}")
