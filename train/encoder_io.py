@@ -43,6 +43,12 @@ _COPIED = (
     "processor_config.json",
     "video_preprocessor_config.json",
 )
+_CARD = """\
+---
+model_name: trained from {base}
+---
+An embedder trained by Tilewright from: {base}. `encoder.json` says how it makes vectors of queries and tiles.
+"""
 _SNAPSHOT = re.compile(r"models--([^/]+)/snapshots/[0-9a-f]+$")
 _MODEL_NAME = re.compile(r"^model_name:\s*(\S.*?)\s*$", re.MULTILINE)
 
@@ -254,7 +260,7 @@ def _check_probes(folder: Path, encoder: Encoder) -> None:
     path = folder / PROBES_FILE
     try:
         stored = torch.from_numpy(np.load(path, allow_pickle=False))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:
         raise InputError(f"{path}: probe vectors can't be read: {error}") from error
     found = probe_vectors(encoder)
     if stored.shape != found.shape:
@@ -280,8 +286,9 @@ def save(encoder: Encoder, folder: Path) -> str:
         base = None
         encoder.model.save_pretrained(folder)  # type: ignore[operator]
         for name in _COPIED:
-            if (encoder.files / name).is_file():
+            if (encoder.files / name).is_file() and not folder.samefile(encoder.files):
                 shutil.copyfile(encoder.files / name, folder / name)
+        (folder / "README.md").write_text(_CARD.format(base=encoder.contract.base_model), encoding="utf-8")
         digest = weights_digest(folder)
     np.save(folder / PROBES_FILE, probe_vectors(encoder).numpy())
     encoder.mark_unchanged(digest)
@@ -295,10 +302,14 @@ def _is_peft(model: nn.Module) -> bool:
 def _save_adapter(encoder: Encoder, folder: Path) -> str:
     """Write ``adapter/`` without any path of this machine; return the digest of base and adapter."""
     adapter = folder / ADAPTER_FOLDER
-    for config in encoder.model.peft_config.values():  # type: ignore[union-attr,operator]
-        config.base_model_name_or_path = None
     encoder.model.save_pretrained(adapter, save_embedding_layers=False)  # type: ignore[operator]
     (adapter / "README.md").unlink(missing_ok=True)
+    path = adapter / "adapter_config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["base_model_name_or_path"] = None
+    for name in ("target_modules", "modules_to_save"):  # PEFT keeps sets, whose order changes from run to run
+        config[name] = sorted(config[name]) if isinstance(config[name], list) else config[name]
+    write_atomically(path, json.dumps(config, indent=2, sort_keys=True) + "\n")
     return _adapter_digest(encoder.files_digest, adapter)
 
 

@@ -57,7 +57,9 @@ class Config:
 def make_tiny_model(config: Config, inputs: Inputs, out: Path) -> Counts:
     """Write ``embedder/`` and ``reader/``, ordinary ``save_pretrained`` folders; return their parameter counts."""
     from transformers import Qwen3VLForConditionalGeneration, Qwen3VLModel
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()
     store = TileStore.open(inputs["tiles"])
     kinds: tuple[tuple[str, Any, Pixels], ...] = (
         ("embedder", Qwen3VLModel, config.embedder),

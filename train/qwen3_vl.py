@@ -36,9 +36,17 @@ def load_model(folder: Path, dtype: torch.dtype) -> nn.Module:
     Raises InputError unless every weight of the model is in the folder and every weight of the folder is used.
     """
     from transformers import Qwen3VLModel
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()  # a stage shows its own progress
     config = read_config(folder)
-    model, report = Qwen3VLModel.from_pretrained(folder, config=config, dtype=dtype, output_loading_info=True)
+    model, report = Qwen3VLModel.from_pretrained(
+        folder,
+        config=config,
+        dtype=dtype,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,  # they are reported, and are an error below
+    )
     unexpected = set(report["unexpected_keys"]) - _HEAD.get(config.architectures[0], set())
     problems = {
         "missing": sorted(report["missing_keys"]),

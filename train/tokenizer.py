@@ -157,7 +157,8 @@ class PromptTokenizer:
 
     def text(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of plain texts, without special tokens. Raises InputError if one would hold a structure token."""
-        encoded = [encoding.ids for encoding in self._backend.encode_batch(list(texts), add_special_tokens=False)]
+        clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]  # a lone surrogate becomes `?`
+        encoded = [encoding.ids for encoding in self._backend.encode_batch(clean, add_special_tokens=False)]
         for text, ids in zip(texts, encoded, strict=True):
             if not self._structure.isdisjoint(ids):
                 raise InputError(f"text {text[:80]!r} was tokenised to structure tokens")
