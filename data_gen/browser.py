@@ -1,11 +1,12 @@
-"""Chromium under Playwright: lays out one local page at a time, offline, scripts off, and takes pictures of any part."""
+"""Chromium under Playwright: lays out one local page at a time, offline, scripts off, and pictures any part of it."""
 
+import asyncio
 import base64
+import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -31,8 +32,16 @@ FLAGS = (
     "--disable-lcd-text",
     "--host-resolver-rules=MAP * ~NOTFOUND",
 )
-MAX_STRIP_PX = 8192  # one capture; Chromium's textures end at 16,384 px
-_SIZE = "[document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
+POLL_S = 0.02
+_SIZE = "() => JSON.stringify([document.documentElement.scrollWidth, document.documentElement.scrollHeight])"
+_SCROLL = """() => {
+  scrollTo({left: %d, top: %d, behavior: "instant"});
+  return JSON.stringify([Math.round(scrollX), Math.round(scrollY)]);
+}"""
+_LAZY_IMAGES = """() => {
+  for (const image of document.images) if (image.loading === "lazy") image.loading = "eager";
+  return JSON.stringify([...document.images].every((image) => image.complete));
+}"""
 
 
 class BrowserMissingError(UserError, RuntimeError):
@@ -45,27 +54,65 @@ class OpenPage:
 
     page: Any
     session: Any
+    viewport_px: tuple[int, int]
     size_px: tuple[int, int] = (0, 0)
     refused: int = 0
-    _navigated: bool = field(default=False, repr=False)
+    navigated: bool = False
 
-    async def evaluate(self, script: str) -> Any:
-        """Run our own script in the page."""
-        return await self.page.evaluate(script)
+    async def read(self, script: str) -> Any:
+        """Run our own function in the page; it returns JSON, which crosses over as one string: that is fast."""
+        reply = await self.session.send("Runtime.evaluate", {"expression": f"({script})()", "returnByValue": True})
+        if "exceptionDetails" in reply:
+            raise RuntimeError(f"our script failed in the page: {reply['exceptionDetails']}")
+        return json.loads(reply["result"]["value"])
+
+    async def load_lazy_images(self) -> None:
+        """Load images that wait to be scrolled to. (Their events don't fire where a page's scripts are off: so ask.)"""
+        while not await self.read(_LAZY_IMAGES):
+            await asyncio.sleep(POLL_S)
 
     async def is_unchanged(self) -> bool:
         """Whether the layout still has the size it had when the page was opened."""
-        return tuple(await self.page.evaluate(_SIZE)) == self.size_px
+        return tuple(await self.read(_SIZE)) == self.size_px
 
-    async def capture(self, strip: TileBox) -> Image.Image:
-        """RGB picture of a part of the page of at most MAX_STRIP_PX a side. Raises if a part of it is missing."""
-        clip = {"x": strip.x_px, "y": strip.y_px, "width": strip.width_px, "height": strip.height_px, "scale": 1}
-        options = {"format": "png", "clip": clip, "captureBeyondViewport": True, "optimizeForSpeed": True}
+    async def capture(self, box: TileBox, *, by_scrolling: bool) -> Image.Image:
+        """RGB picture of the page's part ``box``, of exactly its size.
+
+        Scrolling there is several times faster, but shows what is fixed to the window wherever it goes. Raises
+        RuntimeError if the picture has another size than asked for.
+        """
+        picture = await self._capture_by_scrolling(box) if by_scrolling else None
+        return picture or await self._capture_by_clip(box)
+
+    async def _capture_by_scrolling(self, box: TileBox) -> Image.Image | None:
+        """The part put together from window-sized views; None if the page can't be scrolled to show all of it."""
+        picture = Image.new("RGB", (box.width_px, box.height_px))
+        width, height = self.viewport_px
+        for y in range(box.y_px, box.y_px + box.height_px, height):
+            for x in range(box.x_px, box.x_px + box.width_px, width):
+                left, top = await self.read(_SCROLL % (x, y))
+                right = min(x + width, box.x_px + box.width_px)
+                bottom = min(y + height, box.y_px + box.height_px)
+                if not (left <= x and right <= left + width and top <= y and bottom <= top + height):
+                    return None
+                view = await self._screenshot({})
+                if view.size != self.viewport_px:
+                    raise RuntimeError(f"asked Chromium for {self.viewport_px} px, got {view.size}")
+                picture.paste(view.crop((x - left, y - top, right - left, bottom - top)), (x - box.x_px, y - box.y_px))
+        return picture
+
+    async def _capture_by_clip(self, box: TileBox) -> Image.Image:
+        clip = {"x": box.x_px, "y": box.y_px, "width": box.width_px, "height": box.height_px, "scale": 1}
+        await self.read(_SCROLL % (0, 0))
+        picture = await self._screenshot({"clip": clip, "captureBeyondViewport": True})
+        if picture.size != (box.width_px, box.height_px):
+            raise RuntimeError(f"asked Chromium for {box.width_px} x {box.height_px} px, got {picture.size}")
+        return picture
+
+    async def _screenshot(self, options: dict[str, Any]) -> Image.Image:
+        options = {"format": "png", "optimizeForSpeed": True} | options
         reply = await self.session.send("Page.captureScreenshot", options)
-        image = decode_image(base64.b64decode(reply["data"]))
-        if image.size != (strip.width_px, strip.height_px):
-            raise RuntimeError(f"asked Chromium for {strip.width_px} x {strip.height_px} px, got {image.size}")
-        return image
+        return decode_image(base64.b64decode(reply["data"]))
 
 
 class Browser:
@@ -118,18 +165,19 @@ class Browser:
     async def open(self, path: Path, timeout_s: float) -> OpenPage:
         """Lay out the HTML file ``path``. Raises playwright's Error if it can't be loaded in time."""
         page = await self._context.new_page()
-        opened = OpenPage(page, await self._context.new_cdp_session(page))
+        opened = OpenPage(page, await self._context.new_cdp_session(page), self._viewport_px)
         await page.route("**/*", lambda route: self._decide(route, opened))
         await page.goto(path.resolve().as_uri(), wait_until="load", timeout=timeout_s * 1000)
-        width, height = await page.evaluate(_SIZE)
+        await opened.load_lazy_images()
+        width, height = await opened.read(_SIZE)
         opened.size_px = (width, height)
         return opened
 
     async def _decide(self, route: Any, opened: OpenPage) -> None:
         """Let files below the root through; refuse all else, also a page's wish to lead elsewhere by itself."""
         moving = route.request.is_navigation_request() and route.request.frame == opened.page.main_frame
-        if self._is_ours(route.request.url) and not (moving and opened._navigated):
-            opened._navigated = opened._navigated or moving
+        if self._is_ours(route.request.url) and not (moving and opened.navigated):
+            opened.navigated = opened.navigated or moving
             await route.continue_()
             return
         opened.refused += 1
@@ -165,19 +213,3 @@ async def _launch(playwright: Any) -> Any:
             raise BrowserMissingError(f"Chromium ({program or 'of Playwright'}) doesn't start: {error}") from error
     print("render_tiles: this machine allows Chromium no sandbox; it runs without", file=sys.stderr)
     return await playwright.chromium.launch(executable_path=program, args=list(FLAGS), chromium_sandbox=False)
-
-
-def strips(boxes: Sequence[TileBox], max_px: int = MAX_STRIP_PX) -> list[tuple[TileBox, list[TileBox]]]:
-    """Group tiles of one column that lie one below the other into strips of at most ``max_px``: (strip, its tiles)."""
-    groups: list[list[TileBox]] = []
-    for box in sorted(boxes, key=lambda box: (box.column, box.row)):
-        last = groups[-1] if groups else []
-        follows = bool(last) and last[-1].column == box.column and last[-1].row + 1 == box.row
-        if follows and box.y_px + box.height_px - last[0].y_px <= max_px:
-            last.append(box)
-        else:
-            groups.append([box])
-    return [
-        (TileBox(g[0].row, g[0].column, g[0].x_px, g[0].y_px, g[0].width_px, sum(box.height_px for box in g)), g)
-        for g in groups
-    ]

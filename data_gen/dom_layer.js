@@ -151,7 +151,7 @@
       if (rects.length) links.push([element.getAttribute("href"), tidy(element.textContent) || tidy(rest), rects]);
     }
   };
-  let bottom = 0, drawn = false;
+  let bottom = 0, drawn = false, fixed = getComputedStyle(document.documentElement).backgroundAttachment.includes("fixed");
   const measure = (element) => {
     const rect = element.getBoundingClientRect();
     if (rect.width > 0 && rect.height > 0) { drawn = true; bottom = Math.max(bottom, rect.bottom + scrollY); }
@@ -160,6 +160,7 @@
     const style = getComputedStyle(element);
     if (style.display === "none" || hiddenByClip(element, style)) return;
     if (style.display !== "contents" && !shown(element)) return;
+    fixed = fixed || style.position === "fixed" || style.position === "sticky" || style.backgroundAttachment.includes("fixed");
     if (element !== document.body && style.visibility === "visible") measure(element);
     noteElement(element);
     const inline = inLine(element, style);
@@ -194,9 +195,9 @@
   const full = Math.max(root.scrollHeight, body ? body.scrollHeight : 0);
   const content = Math.max(root.getBoundingClientRect().bottom + scrollY, bottom);
   const bases = [...document.querySelectorAll("base[href]")].map((base) => base.getAttribute("href"));
-  return {
+  return JSON.stringify({
     width_px: Math.max(root.scrollWidth, innerWidth),
     height_px: !drawn ? 0 : Math.ceil(full > innerHeight ? full : Math.min(content, innerHeight)),
-    words, blocks, links, areas, bases,
-  };
+    words, blocks, links, areas, bases, has_fixed_parts: fixed,
+  });
 }

@@ -34,11 +34,13 @@ class DomLayer:
     """The result of ``dom_layer.js`` for a page at ``url``, in page pixels.
 
     Of ``data``: ``words`` [text, x, y, width, height, block, cell], in reading order; ``blocks`` {kind, labels,
-    caption, section, box or null}; ``links`` [href, anchor, [box]]; ``areas`` {kind: [box]}; ``bases`` of links.
+    caption, section, box or null}; ``links`` [href, anchor, [box]]; ``areas`` {kind: [box]}; ``bases`` of links;
+    ``has_fixed_parts``: something is fixed to the window instead of to the page.
     """
 
     def __init__(self, data: dict[str, Any], url: str) -> None:
         self.width_px, self.height_px = int(data["width_px"]), int(data["height_px"])
+        self.has_fixed_parts = bool(data["has_fixed_parts"])
         self._data = data
         # the first <base> is ours (it leads to local files); the page's own one comes after it
         bases = [base for base in data["bases"] if not base.startswith("assets/")]

@@ -11,7 +11,7 @@ from typing import Any
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError, process_items
 from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
-from tilewright.data_gen.browser import Browser, OpenPage, strips
+from tilewright.data_gen.browser import Browser, OpenPage
 from tilewright.data_gen.dom_layer import SCRIPT, DomLayer
 from tilewright.data_gen.images import encode_png, image_sha256
 from tilewright.data_gen.records import Page, Tile, read_jsonl, write_jsonl
@@ -181,14 +181,14 @@ class _Renderer:
 
     async def _render(self, browser: Browser, page: Page) -> dict[str, Any]:
         opened = await browser.open(self._folder / page.html_path, self._config.page_timeout_s)
-        layer = DomLayer(await opened.evaluate(SCRIPT), page.url)
+        layer = DomLayer(await opened.read(SCRIPT), page.url)
         config = self._config
         if layer.height_px > config.max_page_height_px:
             raise ItemError(f"{page.url}: {layer.height_px} px high, max_page_height_px is {config.max_page_height_px}")
         sizes = (config.tile_width_px, config.tile_height_px, config.min_tile_px)
         boxes = tile_boxes(layer.width_px, layer.height_px, *sizes) if layer.height_px else []
         chosen = choose_tiles(boxes, page.page_id, self._shares[page.page_id], config.seed)
-        tiles = [tile async for tile in _capture(opened, layer, page, chosen)]
+        tiles = [await _capture(opened, layer, page, box) for box in chosen]
         stable = await opened.is_unchanged()
         refused = opened.refused
         await opened.page.close()
@@ -204,24 +204,20 @@ class _Renderer:
         }
 
 
-async def _capture(opened: OpenPage, layer: DomLayer, page: Page, boxes: Sequence[TileBox]) -> Any:
-    """The tiles ``boxes`` of an open page, with picture and content."""
-    for strip, members in strips(boxes):
-        picture = await opened.capture(strip)
-        for box in members:
-            top = box.y_px - strip.y_px
-            image = picture.crop((0, top, box.width_px, top + box.height_px))
-            content = layer.cut(box)
-            yield Tile(
-                tile_id=tile_id(page.page_id, box.row, box.column),
-                page_id=page.page_id,
-                url=page.url,
-                title=page.title,
-                **dataclasses.asdict(box),
-                image=encode_png(image),
-                image_sha256=image_sha256(image),
-                **{name: getattr(content, name) for name in ("text", "evidence_px", "words", "blocks", "links")},
-            )
+async def _capture(opened: OpenPage, layer: DomLayer, page: Page, box: TileBox) -> Tile:
+    """A tile of an open page, with picture and content."""
+    image = await opened.capture(box, by_scrolling=not layer.has_fixed_parts)
+    content = layer.cut(box)
+    return Tile(
+        tile_id=tile_id(page.page_id, box.row, box.column),
+        page_id=page.page_id,
+        url=page.url,
+        title=page.title,
+        **dataclasses.asdict(box),
+        image=encode_png(image),
+        image_sha256=image_sha256(image),
+        **{name: getattr(content, name) for name in ("text", "evidence_px", "words", "blocks", "links")},
+    )
 
 
 async def _next(results: asyncio.Queue[Any], workers: Sequence[asyncio.Task[None]]) -> Any:

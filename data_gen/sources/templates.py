@@ -225,18 +225,16 @@ def _citation(positional: list[str], named: dict[str, str]) -> str:
     )
     date = named.get("year") or named.get("date")
     title = named.get("title", "")
-    url = named.get("url", "")
-    if title and url.startswith(("http://", "https://")) and "<a " not in title:
-        title = f'<a href="{url.replace(chr(34), "%22")}">{title}</a>'
     head = f"{author} ({date})" if author and date else author or (f"({date})" if date else "")
     place = named.get("publisher") or named.get("journal") or named.get("work") or named.get("newspaper")
-    return ". ".join(part for part in (head, f"''{title}''" if title else "", place) if part) + ("." if title else "")
+    return ". ".join(
+        part for part in (head, title if not title or "''" in title else f"''{title}''", place) if part
+    ) + ("." if title else "")
 
 
 def _link(positional: list[str], named: dict[str, str]) -> str:
     address = _first(positional, named) or named.get("url", "")
-    label = positional[1] if len(positional) > 1 else re.sub(r"^https?://(www\.)?|/$", "", address)
-    return label if "<a " in label else address if "<a " in address else label
+    return positional[1] if len(positional) > 1 else re.sub(r"^https?://(www\.)?|/$", "", address)
 
 
 def _populations(positional: list[str], named: dict[str, str]) -> str:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from html import escape
 from typing import Any
+from urllib.parse import quote
 
 import mwparserfromhell
 from mwparserfromhell import nodes
@@ -37,6 +38,7 @@ _EMPTY_LINE = re.compile(r"^[*#:;]+[ \t]*$\n?", re.MULTILINE)
 _EMPTY_BRACKETS = re.compile(r" ?\((?:[\s,;:]|&nbsp;|'')*\)")
 _BRACKET_START = re.compile(r"\((?:\s|&nbsp;)*[,;]\s*")
 _BRACKET_END = re.compile(r"(?:\s|&nbsp;)*[,;]\s*\)")
+_URL_SAFE = "/:?#&=%+~@;$!"  # what pandoc could take for markup or for the link's end is percent-encoded
 _HEADING = re.compile(r"^(={1,6})(.+?)\1[ \t]*$", re.MULTILINE)
 
 
@@ -153,8 +155,12 @@ def _cell(contents: str) -> str:
 
 
 def anchor(url: str, label: str) -> str:
-    """An HTML link; ``label`` is wikitext."""
-    return f'<a href="{escape(url)}">{label}</a>'
+    """A link in wikitext; ``label`` is wikitext too."""
+    address = quote(url, safe=_URL_SAFE)
+    if not address.startswith(("http://", "https://")):
+        return label
+    label = " ".join(label.split()).replace("[", "&#91;").replace("]", "&#93;")
+    return f"[{address} {label}]"
 
 
 def tidy(text: str) -> str:
