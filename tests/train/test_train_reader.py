@@ -88,7 +88,7 @@ def _wait_for(path: Path, process: subprocess.Popen[str]) -> None:
 
 
 def test_it_learns_answers_that_only_the_picture_tells(config: Config, reader_parts: Any, tmp_path: Path) -> None:
-    """One question, eight tiles, eight answers, two compressions: greedy answers are right, and change with the tile."""
+    """One question, eight tiles, eight answers, two compressions: greedy answers change with the tile, rightly."""
     (tmp_path / "data").mkdir()
     ids = reader_parts.tile_ids
     rows = [

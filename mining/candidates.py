@@ -1,0 +1,139 @@
+"""Nearest tiles of many queries by one checkpoint's index, the same whether or not a run was interrupted.
+
+Queries are encoded and searched in fixed blocks of the whole list: a resumed run repeats the block it was in and so
+gets the same floats, whatever had been finished.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from torch import Tensor
+
+from tilewright.configs.errors import InputError
+from tilewright.configs.stage import StageError
+from tilewright.data_gen.records import QAPair, Tile, read_jsonl
+from tilewright.data_gen.tile_store import TileStore
+from tilewright.mining.index import Hits, TileIndex
+from tilewright.train.encoder import Encoder, load_encoder
+
+TILES_IN_MEMORY = 4096
+Allowed = Callable[[str], bool]  # tile_id -> may it be a candidate
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The nearest allowed tiles of a query, best first, without its positive.
+
+    ``positive_rank``: where the positive stood among the allowed tiles, 1 = best; None if not within the depth.
+    """
+
+    tile_ids: tuple[str, ...]
+    positive_rank: int | None
+
+
+class Searcher:
+    """A checkpoint's query encoder, its index and the tiles, checked to belong together."""
+
+    def __init__(self, index: TileIndex, encoder: Encoder, store: TileStore) -> None:
+        self.index, self.encoder, self.store = index, encoder, store
+        self._light = lru_cache(maxsize=TILES_IN_MEMORY)(store.light)
+
+    @classmethod
+    def open(cls, index: Path, checkpoint: Path, tiles: Path) -> "Searcher":
+        """Raises InputError if the index holds tiles that ``tiles`` lacks or was made by another encoder."""
+        opened, encoder, store = TileIndex.load(index), load_encoder(checkpoint), TileStore.open(tiles)
+        opened.check_encoder(encoder.hash, str(index))
+        missing = next((tile_id for tile_id in opened.tile_ids if tile_id not in store), None)
+        if missing is not None:
+            raise InputError(f"{index}: tile {missing} is not in {tiles}: index and tiles are of different corpora")
+        return cls(opened, encoder, store)
+
+    def check_positives(self, pairs: Sequence[QAPair], where: Path) -> None:
+        """Raises InputError for a pair whose positive isn't in the index."""
+        indexed = set(self.index.tile_ids)
+        for pair in pairs:
+            if pair.tile_id not in indexed:
+                raise InputError(
+                    f"{where}: {pair.query_id}: tile {pair.tile_id} is not in the index of {len(indexed)} tiles:"
+                    " pairs and index are of different corpora"
+                )
+
+    def tile(self, tile_id: str) -> Tile:
+        """A tile without its image; recent ones are kept in memory (some are candidates of many queries)."""
+        return self._light(tile_id)
+
+    def search(self, pairs: Sequence[QAPair], depth: int, allowed: Allowed) -> list[Candidates]:
+        """The ``depth`` nearest allowed tiles of each pair (fewer if the index has no more). Raises StageError if the
+        search fails: no candidates is never silently "no negatives"."""
+        queries = self.encoder.encode_queries([pair.query for pair in pairs])
+        total = len(self.index)
+        wanted = depth + 1  # one place for the positive
+        while True:
+            wanted = min(wanted, total)
+            found = [
+                _without_positive([tile_id for tile_id, _ in hits if allowed(tile_id)], pair.tile_id, depth)
+                for pair, hits in zip(pairs, self._hits(queries, wanted), strict=True)
+            ]
+            if wanted == total or all(len(candidates.tile_ids) == depth for candidates in found):
+                return found
+            wanted *= 2  # tiles that aren't allowed took places
+
+    def _hits(self, queries: Tensor, wanted: int) -> Hits:
+        try:
+            hits = self.index.search(queries, wanted)
+        except (RuntimeError, OSError) as error:
+            raise StageError(f"the search failed: {error}") from error
+        if len(hits) != len(queries) or any(len(row) != wanted for row in hits):
+            raise StageError(f"the search gave {[len(row) for row in hits]} hits; wanted {wanted} for each query")
+        return hits
+
+
+def _without_positive(ranked: Sequence[str], positive: str, depth: int) -> Candidates:
+    rank = ranked.index(positive) + 1 if positive in ranked else None
+    rest = tuple(tile_id for tile_id in ranked if tile_id != positive)[:depth]
+    return Candidates(rest, rank if rank is not None and rank <= depth else None)
+
+
+def page_of(tile_id: str) -> str:
+    """The page_id of a tile_id (``{page_id}-{row}-{column}``)."""
+    return tile_id.partition("-")[0]
+
+
+def pages_of_split(path: Path, split: str) -> frozenset[str]:
+    """The page_ids of one split of splits/pages.json. Raises InputError if there's no such split."""
+    try:
+        splits = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON ({error})") from error
+    if not isinstance(splits, dict) or split not in splits:
+        raise InputError(f"{path}: wanted {{split: [page_id, ...]}} with {split!r}, found {sorted(splits)}")
+    return frozenset(splits[split])
+
+
+def on_pages(pages: Collection[str] | None) -> Allowed:
+    """Allows tiles of ``pages``; None allows all."""
+    return (lambda _: True) if pages is None else (lambda tile_id: page_of(tile_id) in pages)
+
+
+def blocks_of(pairs: Sequence[QAPair], size: int, todo: Collection[str]) -> Iterator[Sequence[QAPair]]:
+    """Fixed blocks of ``size`` pairs, without those that hold none of the query_ids ``todo``."""
+    for start in range(0, len(pairs), size):
+        block = pairs[start : start + size]
+        if any(pair.query_id in todo for pair in block):
+            yield block
+
+
+def read_pairs(path: Path, *, may_be_empty: bool = False) -> list[QAPair]:
+    """The pairs of a JSONL file. Raises InputError if there are none or a query_id stands twice."""
+    pairs = read_jsonl(path, QAPair)
+    if not pairs and not may_be_empty:
+        raise InputError(f"{path}: wanted at least one question-answer pair, found an empty file")
+    seen: set[str] = set()
+    for pair in pairs:
+        if pair.query_id in seen:
+            raise InputError(f"{path}: query_id {pair.query_id!r} stands twice")
+        seen.add(pair.query_id)
+    return pairs

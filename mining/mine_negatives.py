@@ -1,0 +1,202 @@
+"""Stage: hard negatives of each training pair from the ranking of a given checkpoint.
+
+The ranking is walked in order, the positive skipped by id. A judge looks at each candidate alone: CORRECT makes it a
+known positive, WRONG or CANNOT_ANSWER a negative; an unparsed reply or a failed call is no verdict, so that candidate
+becomes neither. The walk ends at ``negatives`` negatives (PixelRAG, arXiv 2606.28344: K = 20, M = 2).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tilewright.configs.errors import InputError
+from tilewright.configs.items import ItemError, process_items
+from tilewright.configs.stage import Counts, Inputs, Stage, StageError, input_path, main
+from tilewright.data_gen.records import QAPair, TrainingExample, write_jsonl
+from tilewright.data_gen.verdicts import Verdict
+from tilewright.mining.candidates import (
+    Candidates,
+    Searcher,
+    blocks_of,
+    on_pages,
+    page_of,
+    pages_of_split,
+    read_pairs,
+)
+from tilewright.mining.judge import ERROR, JUDGES, Judge, outcome_of
+
+DUPLICATE, SAME_PAGE, UNJUDGED = "DUPLICATE", "SAME_PAGE", "UNJUDGED"
+NO_VERDICT = (Verdict.UNPARSED.value, ERROR)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Mine negatives of ``pairs`` from ``index`` (made with ``checkpoint``) over ``tiles``.
+
+    ``mode``: judged; naive (no judge: the nearest are the negatives); in_batch (none). ``pages``: splits/pages.json:
+    only tiles of its train pages are candidates, so that no held-out tile becomes a negative (null: all tiles).
+    ``top_k`` candidates are walked until ``negatives`` are found; a pair with fewer is kept or dropped by ``short``.
+    ``same_page: skip`` leaves out the positive's page. ``block`` queries are encoded together. More than
+    ``max_error_share`` of a block's judgements without a verdict stop the stage.
+    """
+
+    out: Path
+    mode: Literal["judged", "naive", "in_batch"]
+    top_k: int
+    negatives: int
+    short: Literal["keep", "drop"]
+    same_page: Literal["allow", "skip"]
+    index: Path = input_path()
+    checkpoint: Path = input_path()
+    tiles: Path = input_path()
+    pairs: Path = input_path()
+    pages: Path | None = input_path()
+    judge: Literal["grounded"] = "grounded"
+    block: int = 64
+    max_error_share: float = 0.01
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.negatives <= self.top_k or self.block < 1:
+            raise ValueError(f"wanted 1 <= negatives <= top_k and block >= 1, found {self}")
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What the walk down one ranking gave; ``outcomes`` are (tile_id, outcome) of the candidates looked at."""
+
+    negatives: tuple[str, ...]
+    known_positives: tuple[str, ...]
+    outcomes: tuple[tuple[str, str], ...]
+
+
+def walk(ranked: Sequence[str], wanted: int, look: Callable[[str], str]) -> Walk:
+    """Walk ``ranked`` (best first, without the positive) until ``wanted`` negatives are found.
+
+    ``look(tile_id)`` gives an outcome: CORRECT and DUPLICATE (a copy of the positive) are known positives; WRONG,
+    CANNOT_ANSWER and UNJUDGED (naive mode) negatives; all else is passed over.
+    """
+    negatives: list[str] = []
+    known: list[str] = []
+    outcomes: list[tuple[str, str]] = []
+    for tile_id in ranked:
+        if len(negatives) == wanted:
+            break
+        outcome = look(tile_id)
+        outcomes.append((tile_id, outcome))
+        if outcome in (Verdict.CORRECT.value, DUPLICATE):
+            known.append(tile_id)
+        elif outcome in (Verdict.WRONG.value, Verdict.CANNOT_ANSWER.value, UNJUDGED):
+            negatives.append(tile_id)
+    return Walk(tuple(negatives), tuple(known), tuple(outcomes))
+
+
+def mine_negatives(config: Config, inputs: Inputs, out: Path) -> Counts:
+    """Write examples.jsonl (TrainingExample, in the order of the pairs); counts by outcome and reason."""
+    pairs = read_pairs(inputs["pairs"])
+    if config.mode == "in_batch":
+        examples = [TrainingExample(pair.query_id, pair.query, pair.tile_id, ()) for pair in pairs]
+        return {"pairs": len(pairs), "examples": write_jsonl(out / "examples.jsonl", examples)}
+    pages = pages_of_split(inputs["pages"], "train") if "pages" in inputs else None
+    _check_pages(pairs, pages, inputs)
+    searcher = Searcher.open(inputs["index"], inputs["checkpoint"], inputs["tiles"])
+    searcher.check_positives(pairs, inputs["pairs"])
+    judge = JUDGES[config.judge]() if config.mode == "judged" else None
+
+    def work(todo: Sequence[QAPair]) -> Iterator[tuple[QAPair, dict[str, Any] | ItemError]]:
+        unfinished = {pair.query_id for pair in todo}
+        for block in blocks_of(pairs, config.block, unfinished):
+            rankings = searcher.search(block, config.top_k, on_pages(pages))
+            mined = [
+                (pair, candidates, _mine(pair, candidates, config, searcher, judge))
+                for pair, candidates in zip(block, rankings, strict=True)
+                if pair.query_id in unfinished
+            ]
+            _check_judge([walked for _, _, walked in mined], config.max_error_share)
+            for pair, candidates, walked in mined:
+                yield pair, {"positive_rank": candidates.positive_rank, "outcomes": walked.outcomes}
+
+    found = process_items("mine_negatives", pairs, lambda pair: pair.query_id, work, out)
+    return _write(pairs, found, config, out)
+
+
+def _check_pages(pairs: Sequence[QAPair], pages: frozenset[str] | None, inputs: Inputs) -> None:
+    stranger = next((pair for pair in pairs if pages is not None and page_of(pair.tile_id) not in pages), None)
+    if stranger is not None:
+        raise InputError(
+            f"{inputs['pairs']}: {stranger.query_id}: page {stranger.page_id} is not a train page of"
+            f" {inputs['pages']}: wanted the training pairs of that split"
+        )
+
+
+def _mine(pair: QAPair, candidates: Candidates, config: Config, searcher: Searcher, judge: Judge | None) -> Walk:
+    answers = (pair.answer, *pair.aliases)
+    copies = searcher.tile(pair.tile_id).image_sha256
+
+    def look(tile_id: str) -> str:
+        tile = searcher.tile(tile_id)
+        if tile.image_sha256 == copies:
+            return DUPLICATE
+        if config.same_page == "skip" and tile.page_id == pair.page_id:
+            return SAME_PAGE
+        return UNJUDGED if judge is None else outcome_of(judge, pair.query, answers, tile)
+
+    return walk(candidates.tile_ids, config.negatives, look)
+
+
+def _check_judge(walks: Sequence[Walk], allowed_share: float) -> None:
+    """Raises StageError if too many of a block's judgements gave no verdict; nothing of that block is journalled."""
+    outcomes = Counter(outcome for walked in walks for _, outcome in walked.outcomes)
+    judged = sum(count for outcome, count in outcomes.items() if outcome not in (DUPLICATE, SAME_PAGE, UNJUDGED))
+    failed = sum(outcomes[outcome] for outcome in NO_VERDICT)
+    if failed > allowed_share * judged:
+        raise StageError(
+            f"mine_negatives: {failed} of {judged} judgements gave no verdict ({dict(outcomes)}), allowed share"
+            f" {allowed_share}. Finished queries are kept: mend the judge or raise max_error_share, then run again"
+        )
+
+
+def _write(pairs: Sequence[QAPair], found: dict[str, Any], config: Config, out: Path) -> Counts:
+    examples, outcomes, positive_ranks, short = [], Counter[str](), Counter[str](), 0
+    for pair in pairs:
+        entry = found[pair.query_id]
+        positive_ranks[rank_bin(entry["positive_rank"], config.top_k)] += 1
+        looked = dict(entry["outcomes"])
+        outcomes.update(looked.values())
+        walked = walk(list(looked), config.negatives, looked.__getitem__)
+        if len(walked.negatives) < config.negatives:
+            short += 1
+            if config.short == "drop":
+                continue
+        examples.append(
+            TrainingExample(pair.query_id, pair.query, pair.tile_id, walked.negatives, walked.known_positives)
+        )
+    return {
+        "pairs": len(pairs),
+        "examples": write_jsonl(out / "examples.jsonl", examples),
+        "negatives": sum(len(example.negative_tile_ids) for example in examples),
+        "dropped_too_few_negatives" if config.short == "drop" else "kept_with_too_few_negatives": short,
+        "false_negatives_found": outcomes[Verdict.CORRECT.value],
+        "copies_of_positive": outcomes[DUPLICATE],
+        "skipped_same_page": outcomes[SAME_PAGE],
+        "skipped_unparsed": outcomes[Verdict.UNPARSED.value],
+        "skipped_judge_error": outcomes[ERROR],
+        "verdicts": {verdict.value: outcomes[verdict.value] for verdict in Verdict if verdict != Verdict.UNPARSED},
+        "not_judged": outcomes[UNJUDGED],
+        "positive_rank": dict(sorted(positive_ranks.items())),
+    }
+
+
+def rank_bin(rank: int | None, depth: int) -> str:
+    """Rank 1 and the ranges 2-3, 4-10, 11-K as words for the counts; ``not in top K`` for None."""
+    if rank is None:
+        return f"not in top {depth}"
+    low, high = next((low, high) for low, high in ((1, 1), (2, 3), (4, 10), (11, max(depth, 11))) if rank <= high)
+    return f"{low:02d}" if low == high else f"{low:02d}-{min(high, depth):02d}"
+
+
+STAGE = Stage("mine_negatives", Config, mine_negatives, schema=1)
+
+if __name__ == "__main__":
+    main(STAGE)

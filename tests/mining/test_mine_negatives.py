@@ -1,0 +1,293 @@
+"""Mining: the walk down a ranking, what decides, what is counted, who is never a negative."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright.configs.digests import output_digests
+from tilewright.configs.errors import InputError
+from tilewright.configs.stage import StageError, run_stage
+from tilewright.data_gen.records import QAPair, Tile, TrainingExample, read_jsonl, write_jsonl
+from tilewright.data_gen.tile_store import TileStore, write_store
+from tilewright.data_gen.verdicts import Verdict
+from tilewright.mining import mine_negatives as module
+from tilewright.mining.candidates import Searcher, blocks_of, on_pages, page_of, pages_of_split
+from tilewright.mining.index import TileIndex
+from tilewright.mining.judge import JudgeError
+from tilewright.mining.mine_negatives import DUPLICATE, SAME_PAGE, STAGE, UNJUDGED, Config, rank_bin, walk
+
+OUTCOMES = ["CORRECT", "WRONG", "CANNOT_ANSWER", "UNPARSED", "ERROR", DUPLICATE, SAME_PAGE, UNJUDGED]
+NEGATIVE = {"WRONG", "CANNOT_ANSWER", UNJUDGED}
+
+
+@pytest.fixture
+def config(corpus: Any, tmp_path: Path) -> Config:
+    return Config(
+        out=tmp_path / "negatives",
+        mode="judged",
+        top_k=6,
+        negatives=2,
+        short="keep",
+        same_page="allow",
+        pairs=corpus.root / "train.jsonl",
+        pages=corpus.root / "pages.json",
+        block=3,
+        **corpus.inputs,
+    )
+
+
+def _examples(config: Config) -> list[TrainingExample]:
+    return read_jsonl(config.out / "examples.jsonl", TrainingExample)
+
+
+@given(st.lists(st.sampled_from(OUTCOMES), max_size=12), st.integers(1, 4))
+def test_walk_in_rank_order(outcomes: list[str], wanted: int) -> None:
+    """Against a second formula: the negatives are the first M of their kind, known positives those before the end."""
+    ranked = [f"t{i}" for i in range(len(outcomes))]
+    said = dict(zip(ranked, outcomes, strict=True))
+    walked = walk(ranked, wanted, said.__getitem__)
+    negative = [tile_id for tile_id in ranked if said[tile_id] in NEGATIVE][:wanted]
+    end = ranked.index(negative[-1]) + 1 if len(negative) == wanted else len(ranked)
+    assert list(walked.negatives) == negative
+    assert list(walked.known_positives) == [t for t in ranked[:end] if said[t] in ("CORRECT", DUPLICATE)]
+    assert [tile_id for tile_id, _ in walked.outcomes] == ranked[:end]
+    assert not set(walked.negatives) & set(walked.known_positives)
+
+
+def test_no_verdict_is_neither_negative_nor_positive() -> None:
+    walked = walk(["a", "b", "c"], 2, {"a": "UNPARSED", "b": "ERROR", "c": "WRONG"}.__getitem__)
+    assert walked.negatives == ("c",) and walked.known_positives == ()
+
+
+def test_judged_negatives_on_planted_tiles(config: Config, corpus: Any) -> None:
+    """Whatever the ranking: the second tile of an even page states the fact, so it is never a negative."""
+    everything = dataclasses.replace(config, top_k=40, negatives=15)
+    counts = run_stage(STAGE, everything)["counts"]
+    examples = _examples(everything)
+    pairs = {pair.query_id: pair for pair in read_jsonl(config.pairs, QAPair)}
+    train = pages_of_split(config.pages, "train")  # type: ignore[arg-type]
+    for i, example in enumerate(examples):
+        pair = pairs[example.query_id]
+        assert example.positive_tile_id == pair.tile_id
+        assert pair.tile_id not in example.negative_tile_ids + example.known_positive_tile_ids
+        assert all(page_of(tile_id) in train for tile_id in example.negative_tile_ids)
+        again = corpus.tile(i, 1)
+        assert example.known_positive_tile_ids == ((again,) if i % 2 == 0 else ())
+        assert (again in example.negative_tile_ids) == (i % 2 == 1)
+    assert counts["false_negatives_found"] == 4 and counts["pairs"] == counts["examples"] == 8
+    assert counts["kept_with_too_few_negatives"] == 4  # 16 training tiles less the positive and a known positive
+    assert sum(counts["positive_rank"].values()) == 8
+    assert counts["verdicts"]["CORRECT"] + counts["verdicts"]["CANNOT_ANSWER"] + counts["verdicts"]["WRONG"] == 8 * 15
+
+
+def test_negatives_are_the_nearest_hardest_first(config: Config, corpus: Any) -> None:
+    run_stage(STAGE, config)
+    searcher = Searcher.open(**corpus.inputs)
+    pairs = read_jsonl(config.pairs, QAPair)
+    for pair, example in zip(pairs, _examples(config), strict=True):
+        vector = searcher.encoder.encode_queries([pair.query])
+        ranked = [tile_id for tile_id, _ in searcher.index.search(vector, len(searcher.index))[0]]
+        places = [ranked.index(tile_id) for tile_id in example.negative_tile_ids]
+        assert places == sorted(places) and len(places) == 2
+
+
+def test_naive_mode_takes_the_nearest_whatever_they_say(config: Config) -> None:
+    counts = run_stage(STAGE, dataclasses.replace(config, mode="naive", top_k=15, negatives=15))["counts"]
+    examples = _examples(config)
+    assert all(len(example.negative_tile_ids) == 15 for example in examples)
+    assert all(example.positive_tile_id not in example.negative_tile_ids for example in examples)
+    assert counts["not_judged"] == 8 * 15 and sum(counts["verdicts"].values()) == 0
+
+
+def test_in_batch_mode_mines_nothing(config: Config) -> None:
+    counts = run_stage(STAGE, dataclasses.replace(config, mode="in_batch"))["counts"]
+    assert counts == {"pairs": 8, "examples": 8}
+    assert all(example.negative_tile_ids == () for example in _examples(config))
+
+
+def test_same_page_can_be_left_out(config: Config) -> None:
+    counts = run_stage(STAGE, dataclasses.replace(config, same_page="skip", top_k=40, negatives=15))["counts"]
+    assert counts["skipped_same_page"] == 8
+    for example in _examples(config):
+        page = page_of(example.positive_tile_id)
+        assert page not in {page_of(tile_id) for tile_id in example.negative_tile_ids + example.known_positive_tile_ids}
+
+
+def test_short_pairs_are_dropped_and_counted(config: Config) -> None:
+    counts = run_stage(STAGE, dataclasses.replace(config, top_k=40, negatives=15, short="drop"))["counts"]
+    assert counts["dropped_too_few_negatives"] == 4 and counts["examples"] == 4 == len(_examples(config))
+
+
+def test_held_out_tiles_are_candidates_only_without_pages(config: Config) -> None:
+    run_stage(STAGE, dataclasses.replace(config, pages=None, mode="naive", top_k=27, negatives=27))
+    assert all(len(example.negative_tile_ids) == 27 for example in _examples(config))
+
+
+def test_copies_of_the_positive_are_known_positives(config: Config, corpus: Any, tmp_path: Path) -> None:
+    """A pair whose positive has a pixel-equal twin on another page: never a negative, also without a judge."""
+    store = TileStore.open(corpus.root / "tiles")
+    twin, original = corpus.tile(3, 1), store.get(corpus.tile(1, 0))
+    tiles = [
+        dataclasses.replace(tile, image=original.image, image_sha256=original.image_sha256)
+        if tile.tile_id == twin
+        else tile
+        for tile in store
+    ]
+    write_store(tmp_path / "tiles", tiles)
+    counts = run_stage(
+        STAGE, dataclasses.replace(config, tiles=tmp_path / "tiles", mode="naive", top_k=40, negatives=15)
+    )["counts"]
+    assert _examples(config)[1].known_positive_tile_ids == (twin,)
+    assert twin not in _examples(config)[1].negative_tile_ids and counts["copies_of_positive"] == 1
+
+
+class Failing:
+    """Fails, or mumbles, on every third call."""
+
+    def __init__(self, reply: Verdict | None) -> None:
+        self.calls, self.reply = 0, reply
+
+    def judge(self, query: str, answers: Sequence[str], tile: Tile) -> Verdict:
+        self.calls += 1
+        if self.calls % 3:
+            return Verdict.WRONG
+        if self.reply is None:
+            raise JudgeError("time-out")
+        return self.reply
+
+
+@pytest.mark.parametrize(("reply", "count"), [(None, "skipped_judge_error"), (Verdict.UNPARSED, "skipped_unparsed")])
+def test_calls_without_a_verdict_are_counted_or_stop_the_stage(
+    config: Config, monkeypatch: pytest.MonkeyPatch, reply: Verdict | None, count: str
+) -> None:
+    monkeypatch.setitem(module.JUDGES, "grounded", lambda: Failing(reply))
+    with pytest.raises(StageError, match="gave no verdict"):
+        run_stage(STAGE, config)
+    tolerant = dataclasses.replace(config, max_error_share=0.5, out=config.out.with_name("tolerant"))
+    counts = run_stage(STAGE, tolerant)["counts"]
+    assert counts[count] > 0 and counts["false_negatives_found"] == 0
+    assert counts["negatives"] == counts["verdicts"]["WRONG"] == 16
+
+
+def test_a_failed_search_is_a_stage_error(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    def down(self: TileIndex, queries: Any, k: int) -> Any:
+        raise RuntimeError("connection refused")
+
+    monkeypatch.setattr(TileIndex, "search", down)
+    with pytest.raises(StageError, match="search failed"):
+        run_stage(STAGE, config)
+    monkeypatch.setattr(TileIndex, "search", lambda self, queries, k: [() for _ in queries])
+    with pytest.raises(StageError, match="hits"):
+        run_stage(STAGE, config)
+
+
+SLOW_PROGRAM = """
+import json, sys, time
+from pathlib import Path
+from tilewright.configs.stage import run_stage
+from tilewright.data_gen.grounded.judge import GroundedJudge
+from tilewright.mining.mine_negatives import JUDGES, STAGE, Config
+
+class Slow(GroundedJudge):
+    def judge(self, *arguments):
+        time.sleep(0.05)
+        return super().judge(*arguments)
+
+JUDGES["grounded"] = Slow
+paths, values = json.loads(sys.argv[1])
+run_stage(STAGE, Config(**{name: Path(path) for name, path in paths.items()}, **values))
+"""
+
+
+def test_killed_and_resumed_the_bytes_are_the_same(config: Config, tmp_path: Path) -> None:
+    """Kill -9 in the middle, under another hash seed, then go on: equal to one go."""
+    whole = run_stage(STAGE, config)
+    killed = dataclasses.replace(config, out=tmp_path / "killed")
+    values = {field.name: getattr(killed, field.name) for field in dataclasses.fields(killed)}
+    paths = {name: str(value) for name, value in values.items() if isinstance(value, Path)}
+    others = {name: value for name, value in values.items() if name not in paths}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW_PROGRAM, json.dumps([paths, others])], env=os.environ | {"PYTHONHASHSEED": "11"}
+    )
+    journal = tmp_path / "killed.partial/.journal.jsonl"
+    deadline = time.monotonic() + 300
+    while not journal.exists() or not journal.stat().st_size:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert 0 < len(journal.read_bytes().splitlines()) < 8
+    with journal.open("ab") as file:
+        file.write(b'{"key": "q-torn", "val')  # a line that the kill left torn
+    resumed = run_stage(STAGE, killed)
+    assert resumed["counts"] == whole["counts"]
+    assert output_digests(killed.out) == output_digests(config.out)
+
+
+def test_an_index_of_another_encoder_is_refused(config: Config, corpus: Any, tmp_path: Path) -> None:
+    index = TileIndex.load(corpus.root / "index")
+    index.encoder_hash = "0" * 64
+    index.save(tmp_path / "index")
+    with pytest.raises(InputError, match="encoder"):
+        run_stage(STAGE, dataclasses.replace(config, index=tmp_path / "index"))
+
+
+def test_empty_and_foreign_pairs_are_refused(config: Config, corpus: Any, tmp_path: Path) -> None:
+    pairs = read_jsonl(config.pairs, QAPair)
+    stranger = dataclasses.replace(pairs[0], page_id="f" * 16, tile_id="f" * 16 + "-0000-00")
+    held_out = read_jsonl(corpus.root / "validation.jsonl", QAPair)
+    cases: list[tuple[list[QAPair], Path | None, str]] = [
+        ([], config.pages, "at least one"),
+        ([pairs[0], pairs[0]], config.pages, "twice"),
+        ([stranger], None, "not in the index"),
+        (held_out, config.pages, "not a train page"),
+    ]
+    for number, (rows, pages, message) in enumerate(cases):
+        write_jsonl(tmp_path / f"{number}.jsonl", rows)
+        broken = dataclasses.replace(
+            config, pairs=tmp_path / f"{number}.jsonl", pages=pages, out=tmp_path / f"out{number}"
+        )
+        with pytest.raises(InputError, match=message):
+            run_stage(STAGE, broken)
+
+
+def test_tiles_of_another_corpus_and_broken_splits_are_refused(config: Config, corpus: Any, tmp_path: Path) -> None:
+    write_store(tmp_path / "tiles", list(TileStore.open(corpus.root / "tiles"))[:-1])
+    with pytest.raises(InputError, match="different corpora"):
+        run_stage(STAGE, dataclasses.replace(config, tiles=tmp_path / "tiles"))
+    (tmp_path / "pages.json").write_text('{"validation": []}')
+    with pytest.raises(InputError, match="'train'"):
+        run_stage(STAGE, dataclasses.replace(config, pages=tmp_path / "pages.json", out=tmp_path / "other"))
+
+
+@given(st.integers(1, 30), st.integers(1, 8), st.integers(0, 29))
+def test_blocks_are_fixed_by_the_whole_list(count: int, size: int, left: int) -> None:
+    pairs = [QAPair(f"q{i}", "?", "a", (), "t", "p", "", "", "", "x") for i in range(count)]
+    whole = list(blocks_of(pairs, size, {pair.query_id for pair in pairs}))
+    assert [pair for block in whole for pair in block] == pairs
+    todo = {pair.query_id for pair in pairs[left:]}
+    assert list(blocks_of(pairs, size, todo)) == [b for b in whole if todo & {pair.query_id for pair in b}]
+
+
+def test_rank_bins_and_page_gate() -> None:
+    assert [rank_bin(rank, 20) for rank in (1, 2, 3, 4, 10, 11, 20, None)] == [
+        "01", "02-03", "02-03", "04-10", "04-10", "11-20", "11-20", "not in top 20",
+    ]  # fmt: skip
+    assert on_pages(None)("a-0000-00") and on_pages({"a"})("a-0001-00") and not on_pages({"a"})("b-0000-00")
+
+
+@pytest.mark.parametrize("change", [{"negatives": 0}, {"negatives": 7}, {"block": 0}])
+def test_bad_settings_are_refused(config: Config, change: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="wanted"):
+        dataclasses.replace(config, **change)  # type: ignore[arg-type]
