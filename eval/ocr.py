@@ -37,9 +37,11 @@ def require_tesseract(language: str) -> str:
 
 def ocr_image(image: Image.Image, *, language: str, scale: float, timeout_s: float) -> str:
     """Text that tesseract reads on ``image``, enlarged ``scale`` times before. Raises ItemError if it fails."""
+    image = image.convert("L")  # as tesseract sees it anyway
     if scale != 1.0:
         size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
         image = image.resize(size, Image.Resampling.LANCZOS)
+    image.format = "PPM"  # pytesseract hands pictures over as files: uncompressed is quickest
     try:
         return str(pytesseract.image_to_string(image, lang=language, config="--oem 1 --psm 3", timeout=timeout_s))
     except pytesseract.TesseractNotFoundError:
