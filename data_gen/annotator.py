@@ -1,0 +1,40 @@
+"""What makes questions: the ``Annotator`` protocol and what it returns for a tile."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tilewright.data_gen.records import Tile
+
+
+@dataclass(frozen=True)
+class RawPair:
+    """A question and its answer, before any filter. ``source_span`` is text of the tile, verbatim, that answers it.
+
+    ``source_type``: infobox, table, list or paragraph. ``subject``: what the question is about, as the page names it.
+    """
+
+    query: str
+    answer: str
+    aliases: tuple[str, ...]
+    source_span: str
+    source_type: str
+    subject: str
+
+
+@dataclass(frozen=True)
+class Skip:
+    """The annotator has no question for a tile; ``reason`` is a short name that manifests count."""
+
+    reason: str
+
+
+class Annotator(Protocol):
+    """Makes question-answer pairs from one tile. ``name`` is name and version, e.g. ``grounded/1``."""
+
+    @property
+    def name(self) -> str: ...
+
+    def generate(self, tile: Tile) -> Sequence[RawPair] | Skip:
+        """Pairs whose answers stand in ``tile``, best first, or why there are none."""
+        ...

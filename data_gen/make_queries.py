@@ -1,0 +1,117 @@
+"""tiles -> question-answer pairs: gates, then an annotator, tile by tile."""
+
+import functools
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tilewright.configs.errors import InputError
+from tilewright.configs.items import process_items
+from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
+from tilewright.data_gen.annotator import Annotator, RawPair, Skip
+from tilewright.data_gen.gates import Gate, GateConfig, first_failed, gates
+from tilewright.data_gen.grounded.annotator import GroundedAnnotator
+from tilewright.data_gen.records import Page, QAPair, Tile, from_json, read_jsonl, to_json, write_jsonl
+from tilewright.data_gen.tile_store import TileStore
+
+
+@dataclass(frozen=True)
+class Config:
+    """Asks about every tile of ``tiles`` (folder of render_tiles) that passes the gates.
+
+    ``max_pairs_per_tile`` bounds what one tile may give; what is left out is counted.
+    """
+
+    out: Path
+    annotator: Literal["grounded"]
+    max_pairs_per_tile: int
+    gates: GateConfig
+    tiles: Path = input_path()
+
+
+def query_id(tile_id: str, query: str) -> str:
+    """16 hex of SHA-256 of tile and query: stable, whatever else is asked."""
+    return hashlib.sha256(f"{tile_id}\n{query}".encode()).hexdigest()[:16]
+
+
+def make_queries(config: Config, inputs: Inputs, out: Path) -> Counts:
+    """Write ``pairs.jsonl`` in the order of tile ids; resumes tile by tile."""
+    store = TileStore.open(inputs["tiles"])
+    if not len(store):
+        raise InputError(f"{inputs['tiles']}: the tile store is empty: render at least one page with text first")
+    pages = read_pages(inputs["tiles"])
+    annotator = GroundedAnnotator(config.max_pairs_per_tile)
+
+    def work(tile_ids: Sequence[str]) -> Iterator[tuple[str, Any]]:
+        all_gates = gates(config.gates)
+        for tile_id in tile_ids:
+            yield tile_id, ask(store, pages, all_gates, annotator, tile_id)
+
+    results = process_items("make_queries", list(store.tile_ids), str, work, out)
+    pairs = [from_json(QAPair, pair) for result in results.values() for pair in result.get("pairs", ())]
+    write_jsonl(out / "pairs.jsonl", pairs)
+    return _counts(results, pairs, annotator)
+
+
+def read_pages(tiles: Path) -> dict[str, Page]:
+    """{page_id: Page} of a folder of render_tiles. Raises InputError if it has no pages.jsonl."""
+    path = tiles / "pages.jsonl"
+    if not path.is_file():
+        raise InputError(f"{path} is missing: wanted the output folder of render_tiles")
+    return {page.page_id: page for page in read_jsonl(path, Page)}
+
+
+def ask(
+    store: TileStore, pages: dict[str, Page], all_gates: Sequence[Gate], annotator: Annotator, tile_id: str
+) -> dict[str, Any]:
+    """What one tile gives: {"gate": which stopped it}, {"skip": reason}, or {"pairs": [...]}."""
+    tile = store.light(tile_id)
+    if tile.page_id not in pages:
+        raise InputError(f"tile {tile_id}: its page {tile.page_id} isn't in pages.jsonl: run render_tiles again")
+    if not tile.text.strip():
+        return {"skip": "no_text"}
+    stopped = first_failed(all_gates, pages[tile.page_id], tile, functools.partial(store.image, tile_id))
+    if stopped is not None:
+        return {"gate": stopped}
+    found = annotator.generate(tile)
+    if isinstance(found, Skip):
+        return {"skip": found.reason}
+    return {"pairs": [to_json(_pair(raw, tile, annotator.name)) for raw in found]}
+
+
+def _pair(raw: RawPair, tile: Tile, annotator: str) -> QAPair:
+    return QAPair(
+        query_id=query_id(tile.tile_id, raw.query),
+        query=raw.query,
+        answer=raw.answer,
+        aliases=raw.aliases,
+        tile_id=tile.tile_id,
+        page_id=tile.page_id,
+        source_span=raw.source_span,
+        source_type=raw.source_type,
+        subject=raw.subject,
+        annotator=annotator,
+    )
+
+
+def _counts(results: dict[str, Any], pairs: list[QAPair], annotator: Annotator) -> Counts:
+    stopped = Counter(f"dropped_{result['gate']}" for result in results.values() if "gate" in result)
+    skipped = Counter(f"skipped_{result['skip']}" for result in results.values() if "skip" in result)
+    return {
+        "tiles": len(results),
+        "pairs": len(pairs),
+        "tiles_with_pairs": len({pair.tile_id for pair in pairs}),
+        "pages_with_pairs": len({pair.page_id for pair in pairs}),
+        **dict(sorted((stopped + skipped).items())),
+        "annotator": annotator.name,
+        "by_type": dict(sorted(Counter(pair.source_type for pair in pairs).items())),
+    }
+
+
+STAGE = Stage("make_queries", Config, make_queries, schema=1)
+
+if __name__ == "__main__":
+    main(STAGE)
