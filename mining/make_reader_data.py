@@ -21,6 +21,7 @@ from tilewright.data_gen.verdicts import Verdict
 from tilewright.mining.candidates import Candidates, Searcher, blocks_of, on_pages, pages_of_split, read_pairs
 from tilewright.mining.judge import JUDGES, Judge, outcome_of
 from tilewright.mining.mine_negatives import rank_bin
+from tilewright.train.reader_prompt import CANNOT_ANSWER
 
 T = TypeVar("T")
 SPLITS = ("train", "validation")
@@ -53,7 +54,7 @@ class Config:
     validation: Path = input_path()
     negatives: Path = input_path()
     pages: Path = input_path()
-    absent_answer: str = "cannot answer"
+    absent_answer: str = CANNOT_ANSWER
     judge: Literal["grounded", "none"] = "grounded"
     depth: int = 20
     block: int = 64

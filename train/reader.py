@@ -5,6 +5,7 @@ the images, the pixel limits and the batch are those of training (``reader_promp
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,13 +27,27 @@ from tilewright.train.reader_prompt import ReaderPrompt
 
 CONTRACT = "reader.json"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "chat_template.jinja")
-PROCESSOR_FILES = ("processor_config.json", "video_preprocessor_config.json", "chat_template.json", "README.md")
+PROCESSOR_FILES = ("processor_config.json", "video_preprocessor_config.json", "chat_template.json")
+_MODEL_NAME = re.compile(r"^model_name:\s*(\S.*?)\s*$", re.MULTILINE)
+_CARD = """\
+---
+model_name: {name}
+---
+# A reader trained from: {name}
+
+Answers a question from images of page tiles, Lanczos-compressed by one of {compressions}.
+Prompt and pixel limits: reader.json.
+"""
 
 
 @dataclass(frozen=True)
 class ReaderContract:
-    """What a trained reader must be used with: prompt (template, instruction, vocabulary), pixels, compressions."""
+    """What a trained reader must be used with: prompt (template, instruction, vocabulary), pixels, compressions.
 
+    ``base_model`` is a label: what the training started from.
+    """
+
+    base_model: str
     prompt_sha256: str
     pixels: PixelPolicy
     compressions: tuple[float, ...]
@@ -51,14 +66,21 @@ class Reader:
     """Model, prompt and pixel policy, made by ``load_reader``; ``compressions``: those it was trained at."""
 
     def __init__(
-        self, model: Any, prompt: ReaderPrompt, policy: PixelPolicy, compressions: tuple[float, ...] = ()
+        self,
+        model: Any,
+        prompt: ReaderPrompt,
+        policy: PixelPolicy,
+        *,
+        base_model: str,
+        compressions: tuple[float, ...] = (),
     ) -> None:
-        self.model, self.prompt, self.policy, self.compressions = model, prompt, policy, compressions
+        self.model, self.prompt, self.policy = model, prompt, policy
+        self.base_model, self.compressions = base_model, compressions
 
     @property
     def contract(self) -> ReaderContract:
         """The contract that a checkpoint of this reader stores."""
-        return ReaderContract(self.prompt.sha256, self.policy, self.compressions)
+        return ReaderContract(self.base_model, self.prompt.sha256, self.policy, self.compressions)
 
     def answer(
         self, query: str, images: Sequence[Image.Image], *, compression: float = 1.0, max_new_tokens: int = 32
@@ -139,6 +161,7 @@ def load_reader(
         raise InputError(f"{folder}: no config.json: wanted the folder of a generative Qwen3-VL model")
     prompt = ReaderPrompt(folder)
     stored = _read_contract(folder)
+    base_model = _model_name(folder)
     compressions: tuple[float, ...] = ()
     if stored is None:
         policy = load_policy(folder, MIN_PIXELS, max_pixels)
@@ -150,13 +173,13 @@ def load_reader(
             )
         if max_pixels not in (None, stored.pixels.max_pixels):
             raise InputError(f"{folder}: trained with max_pixels {stored.pixels.max_pixels}, asked for {max_pixels}")
-        policy, compressions = stored.pixels, stored.compressions
+        policy, compressions, base_model = stored.pixels, stored.compressions, stored.base_model
     check_policy(image_processor_of(policy), policy)
     model = load_weights(folder, dtype)
     if prompt.image_token_id != model.config.image_token_id:
         found = model.config.image_token_id
         raise InputError(f"{folder}: the tokenizer's image token is {prompt.image_token_id}, the model's is {found}")
-    return Reader(model.to(device).eval(), prompt, policy, compressions)
+    return Reader(model.to(device).eval(), prompt, policy, base_model=base_model, compressions=compressions)
 
 
 def load_weights(folder: Path, dtype: torch.dtype) -> Any:
@@ -204,7 +227,17 @@ def save_reader(reader: Reader, folder: Path, source: Path) -> None:
         if (source / name).is_file():
             (folder / name).write_bytes((source / name).read_bytes())
     image_processor_of(reader.policy).save_pretrained(str(folder))
+    compressions = ", ".join(f"{factor:g}" for factor in reader.compressions)
+    card = _CARD.format(name=reader.base_model, compressions=compressions)
+    (folder / "README.md").write_text(card, encoding="utf-8")
     (folder / CONTRACT).write_text(json.dumps(to_json(reader.contract), indent=1, sort_keys=True) + "\n", "utf-8")
+
+
+def _model_name(folder: Path) -> str:
+    """The model card's ``model_name``, else the architecture: nothing that depends on where the folder is."""
+    card = folder / "README.md"
+    name = _MODEL_NAME.search(card.read_text(encoding="utf-8", errors="replace")) if card.is_file() else None
+    return name.group(1) if name else "Qwen3VLForConditionalGeneration"
 
 
 def _read_contract(folder: Path) -> ReaderContract | None:

@@ -12,9 +12,10 @@ from tilewright.configs.digests import canonical_json, digest_text
 from tilewright.configs.errors import InputError
 from tilewright.train.tokenizer import END_OF_TEXT, IMAGE_PAD, PromptTokenizer
 
+CANNOT_ANSWER = "cannot answer"  # what a reader says when the tiles don't show the answer
 INSTRUCTION = (
     "Answer the question from the page images above. Reply with the answer only, as short as possible."
-    " If the images do not show it, reply: cannot answer."
+    f" If the images do not show it, reply: {CANNOT_ANSWER}."
 )
 _PLACEHOLDER = "\ue000text\ue000"  # private use characters: in no template
 

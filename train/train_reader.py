@@ -167,7 +167,9 @@ def _arguments(config: Config, folder: Path) -> TrainingArguments:
     on_cpu = choose_device().type == "cpu"
     checkpointing: dict[str, Any] = {}
     if config.gradient_checkpointing:
-        checkpointing = {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}}
+        newer = hasattr(TrainingArguments, "activation_checkpointing")  # how later versions call it
+        name = "activation_checkpointing" if newer else "gradient_checkpointing"
+        checkpointing = {name: True, f"{name}_kwargs": {"use_reentrant": False}}
     return TrainingArguments(
         output_dir=str(folder),
         max_steps=config.steps,

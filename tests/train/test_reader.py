@@ -181,11 +181,12 @@ def test_min_pixels_is_pinned_and_max_pixels_obeyed(reader_parts: Any) -> None:
 
 
 def test_saved_reader_is_the_same_reader(reader: Reader, reader_parts: Any, tmp_path: Path) -> None:
-    trained = Reader(reader.model, reader.prompt, reader.policy, (1.0, 4.0))
+    trained = Reader(reader.model, reader.prompt, reader.policy, base_model="tiny", compressions=(1.0, 4.0))
     save_reader(trained, tmp_path / "checkpoint", reader_parts.model)
     loaded = load_reader(tmp_path / "checkpoint")
     assert loaded.contract == trained.contract and loaded.compressions == (1.0, 4.0)
     assert loaded.answer(*QUESTIONS[1], max_new_tokens=8) == reader.answer(*QUESTIONS[1], max_new_tokens=8)
+    assert loaded.base_model == "tiny" and reader.base_model == "tiny random weights"
     assert str(tmp_path) not in (tmp_path / "checkpoint/config.json").read_text()
     with pytest.raises(InputError, match="max_pixels"):
         load_reader(tmp_path / "checkpoint", max_pixels=4096)

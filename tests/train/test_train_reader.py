@@ -68,15 +68,19 @@ def config(reader_parts: Any, examples: Path, tmp_path: Path) -> Config:
     )
 
 
-def _run_in_process(config: Config, **environment: str) -> subprocess.Popen[str]:
-    """The stage in a process of its own, by its module and a YAML."""
+def _yaml(config: Config) -> Path:
     path = config.out.parent / f"{config.out.name}.yaml"
     lines = ["kind: stage"]
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         lines.append(f"{field.name}: {json.dumps(str(value) if isinstance(value, Path) else value)}")
     path.write_text("\n".join(lines) + "\n")
-    command = [sys.executable, "-m", "tilewright.train.train_reader", str(path)]
+    return path
+
+
+def _run_in_process(config: Config, **environment: str) -> subprocess.Popen[str]:
+    """The stage in a process of its own, by its module and a YAML."""
+    command = [sys.executable, "-m", "tilewright.train.train_reader", str(_yaml(config))]
     return subprocess.Popen(command, env=os.environ | environment, stderr=subprocess.PIPE, text=True)
 
 
@@ -200,6 +204,32 @@ def test_accumulated_small_batches_equal_one_large(config: Config) -> None:
         dataclasses.replace(config, steps=3, batch_size=2, gradient_accumulation=2, out=config.out.with_name("s")),
     )
     assert small["counts"]["last_loss"] == pytest.approx(large["counts"]["last_loss"], rel=1e-3)
+
+
+@pytest.mark.slow
+def test_two_ranks_equal_one_with_the_same_global_batch(config: Config) -> None:
+    """torchrun with two processes of batch 2 against one process of batch 4: same losses, same figures."""
+    one = run_stage(STAGE, dataclasses.replace(config, steps=3, warmup_steps=0))
+    two = dataclasses.replace(config, steps=3, warmup_steps=0, batch_size=2, out=config.out.with_name("two"))
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
+    command += ["-m", "tilewright.train.train_reader", str(_yaml(two))]
+    subprocess.run(command, check=True, capture_output=True, timeout=600)
+    counts = json.loads((two.out / "manifest.json").read_text())["counts"]
+    assert counts["last_loss"] == pytest.approx(one["counts"]["last_loss"], rel=1e-5)
+    for when in ("before", "after"):
+        assert counts["validation"][when] == pytest.approx(one["counts"]["validation"][when], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "change", [{"gradient_checkpointing": True}, {"workers": 1}, {"precision": "bfloat16"}], ids=lambda c: next(iter(c))
+)
+def test_other_ways_to_run_give_nearly_the_same_loss(config: Config, change: dict[str, Any]) -> None:
+    plain = dataclasses.replace(config, steps=2, adapters={"llm_attn": LoraGroup(4, 8.0)}, warmup_steps=0)
+    losses = [
+        run_stage(STAGE, settings)["counts"]["last_loss"]
+        for settings in (plain, dataclasses.replace(plain, out=config.out.with_name("other"), **change))
+    ]
+    assert losses[1] == pytest.approx(losses[0], rel=2e-2 if "precision" in change else 1e-5)
 
 
 def test_adapters_train_and_are_merged(config: Config, reader_parts: Any) -> None:
