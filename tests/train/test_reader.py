@@ -244,6 +244,42 @@ def test_a_template_without_images_is_refused(reader_parts: Any, tmp_path: Path,
         load_reader(folder).prompt.prompt("Who?", [1])
 
 
+# a template in the manner of the published instruct models: numbered pictures on demand, each role spelled out
+PUBLISHED = """\
+{%- set image_count = namespace(value=0) %}
+{%- for message in messages %}
+    {%- if message.role == 'user' %}
+        {{- '<|im_start|>user\\n' }}
+        {%- for content in message.content %}
+            {%- if content.type == 'image' or 'image' in content %}
+                {%- set image_count.value = image_count.value + 1 %}
+                {%- if add_vision_id %}Picture {{ image_count.value }}: {% endif -%}
+                <|vision_start|><|image_pad|><|vision_end|>
+            {%- elif 'text' in content %}
+                {{- content.text }}
+            {%- endif %}
+        {%- endfor %}
+        {{- '<|im_end|>\\n' }}
+    {%- elif message.role == 'assistant' %}
+        {{- '<|im_start|>assistant\\n' }}
+        {%- for content in message.content %}{{- content.text }}{%- endfor %}
+        {{- '<|im_end|>\\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
+"""
+
+
+def test_a_published_models_template_gives_the_same_prompt(reader: Reader, reader_parts: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(reader_parts.model, folder)
+    (folder / "chat_template.jinja").write_text(PUBLISHED)
+    other = load_reader(folder)
+    assert other.prompt.prompt("Which city?", [2, 3]) == reader.prompt.prompt("Which city?", [2, 3])
+    assert other.prompt.answer("Oslo") == reader.prompt.answer("Oslo")
+    assert other.prompt.sha256 == reader.prompt.sha256
+
+
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"config\.json"):
         load_reader(tmp_path)
