@@ -99,8 +99,8 @@ def _select(entries: Iterable[Entry], config: Config, counts: Counter[str]) -> l
             counts["dropped_same_url"] += 1
         else:
             raise InputError(
-                f"{config.path}: two pages have the URL {entry.url}: {other.place} and {entry.place}; remove one, or set"
-                " same_url: drop to keep the first"
+                f"{config.path}: two pages have the URL {entry.url}: {other.place} and {entry.place}; remove one, or"
+                " set same_url: drop to keep the first"
             )
     kept = [by_id[key] for key in sorted(by_id)]
     if config.titles is not None:

@@ -3,12 +3,15 @@
 import re
 from collections.abc import Callable
 
-MONTHS = "January February March April May June July August September October November December".split()
+MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
 
 
 def date_in_words(parts: list[str], day_first: bool) -> str:
     """["1912", "6", "23"] as "June 23, 1912", or "23 June 1912"; shorter lists as month and year, or year."""
-    year, month, day = (parts + ["", "", ""])[:3]
+    year, month, day = [*parts, "", "", ""][:3]
     if not month.isdigit() or not 1 <= int(month) <= 12:
         return " ".join(part for part in parts[:3] if part)
     name = MONTHS[int(month) - 1]

@@ -5,9 +5,9 @@ import importlib.util
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from html import escape
 from importlib import resources
+from pathlib import Path
 from typing import IO, Any
 from xml.etree import ElementTree
 

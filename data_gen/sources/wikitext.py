@@ -8,7 +8,7 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterable
-from html import escape
+from html import escape, unescape
 from typing import Any
 from urllib.parse import quote
 
@@ -17,28 +17,35 @@ from mwparserfromhell import nodes
 
 from tilewright.configs.items import ItemError
 from tilewright.data_gen.sources import infobox, templates
+from tilewright.data_gen.sources.tex import readable_tex
 from tilewright.data_gen.urls import title_url
 
 PANDOC_FORMATS = ("--from=mediawiki", "--to=html", "--mathml", "--wrap=none", "--syntax-highlighting=none")
 MAX_DEPTH = 40
 # shown on Wikipedia as pictures, lists of sources or boxes of links: nothing of them belongs in the running text
-_DROPPED_TAGS = frozenset(
-    "ref references gallery timeline imagemap score graph mapframe maplink templatestyles section inputbox hiero"
-    " categorytree chem ce indicator noinclude script style".split()
-)
-_VERBATIM_TAGS = frozenset(("nowiki", "math", "pre", "syntaxhighlight", "source"))
-_KEPT_TAGS = frozenset(
-    "abbr b bdi bdo big blockquote br center cite code dd del dfn div dl dt em hr i ins kbd li mark ol p q rp rt ruby"
-    " s samp small span strike strong sub sup tt u ul var".split()
-)
+_DROPPED_TAGS = frozenset((
+    "ref", "references", "gallery", "timeline", "imagemap", "score", "graph", "mapframe", "maplink", "section",
+    "script",    "inputbox", "hiero", "categorytree", "chem", "ce", "indicator", "noinclude", "style", "templatestyles",
+))  # fmt: skip
+_VERBATIM_TAGS = frozenset(("nowiki", "pre", "syntaxhighlight", "source"))
+_KEPT_TAGS = frozenset((  # as far as pandoc passes them through
+    "abbr", "b", "bdi", "bdo", "big", "blockquote", "br", "center", "cite", "code", "del", "dfn", "div", "dl", "dt",
+    "dd", "em", "hr", "i", "ins", "kbd", "li", "mark", "ol", "p", "q", "rt", "ruby", "s", "samp", "small", "span",
+    "strike", "strong", "sub", "sup", "tt", "u", "ul", "var",
+))  # fmt: skip
 _DROPPED_NAMESPACES = frozenset(("file", "image", "media", "category"))
 _LANGUAGE_PREFIX = re.compile(r"[a-z]{2,3}(?:-[a-z]+)*|simple")
 _SWITCHES = re.compile(r"__[A-Z]{3,}__")
 _EMPTY_LINE = re.compile(r"^[*#:;]+[ \t]*$\n?", re.MULTILINE)
 _EMPTY_BRACKETS = re.compile(r" ?\((?:[\s,;:]|&nbsp;|'')*\)")
-_BRACKET_START = re.compile(r"\((?:\s|&nbsp;)*[,;]\s*")
-_BRACKET_END = re.compile(r"(?:\s|&nbsp;)*[,;]\s*\)")
-_URL_SAFE = "/:?#&=%+~@;$!"  # what pandoc could take for markup or for the link's end is percent-encoded
+_BRACKET_START = re.compile(r"\((?:(?:\s|&nbsp;)*[,;])+\s*")
+_BRACKET_END = re.compile(r"(?:(?:\s|&nbsp;)*[,;])+\s*\)")
+_URL_SAFE = "/:?#&=%+~@;$"  # what pandoc could take for markup or for the link's end is percent-encoded
+_DOTS_AT_END = re.compile(r"\.(?=\.)|[.?;:]+$")
+_LINK = re.compile(r"\[https?://\S+ ([^\[\]\n]*)\]")
+_EMPTY_QUOTES = re.compile(r"(?<!')(?:'{3}\s*'{3}|'{2}\s*'{2})(?!')")
+_LINK_TRAIL = re.compile(r"(\[https?://\S+ [^\[\]\n]*)\]([a-z]+)")
+_ABSENT_IN_BRACKETS = re.compile(rf" ?\([^()]*{templates.ABSENT}[^()]*\)")
 _HEADING = re.compile(r"^(={1,6})(.+?)\1[ \t]*$", re.MULTILINE)
 
 
@@ -86,7 +93,7 @@ class Wikitext:
     def _template(self, node: Any) -> str:
         name = templates.normal_name(str(node.name.strip_code()))
         if infobox.is_infobox(name):
-            return infobox.to_table(node, name, self)
+            return infobox.to_table(node, self)
         rendered = templates.expand(name, node, self)
         if rendered is None:
             self.removed[name] += 1
@@ -94,7 +101,7 @@ class Wikitext:
         return rendered
 
     def _wikilink(self, node: Any) -> str:
-        target = re.sub(r"\s+", " ", self.render(node.title)).strip()
+        target = re.sub(r"\s+", " ", unescape(self.render(node.title))).strip()
         namespace, colon, _ = target.partition(":")
         namespace = namespace.strip().lower()
         if colon and (namespace in _DROPPED_NAMESPACES or _LANGUAGE_PREFIX.fullmatch(namespace)):
@@ -110,6 +117,8 @@ class Wikitext:
         name = str(node.tag).strip().lower()
         if name in _DROPPED_TAGS:
             return ""
+        if name == "math":
+            return f"<math>{readable_tex(str(node.contents))}</math>"
         if name in _VERBATIM_TAGS:
             return str(node)
         if name in ("table", "tr", "td", "th", "caption"):
@@ -151,30 +160,44 @@ def _spans(node: Any) -> str:
 
 def _cell(contents: str) -> str:
     """Cell text; lists and paragraphs of wikitext in it need lines of their own to be read as such."""
+    contents = "\n".join(close_quotes(line) for line in contents.split("\n"))
     return f"\n{contents}\n" if "\n" in contents or contents[:1] in "*#:;{" else contents
+
+
+def close_quotes(line: str) -> str:
+    """Bold and italics left open end with the line, as in MediaWiki."""
+    bold = italic = False
+    for match in re.finditer(r"'{2,}", line):
+        length = min(len(match.group()), 5)
+        italic ^= length in (2, 5)
+        bold ^= length in (3, 4, 5)
+    return line + ("''" if italic else "") + ("'''" if bold else "")
 
 
 def anchor(url: str, label: str) -> str:
     """A link in wikitext; ``label`` is wikitext too."""
-    address = quote(url, safe=_URL_SAFE)
+    address = _DOTS_AT_END.sub(
+        lambda end: "".join(f"%{ord(char):02X}" for char in end.group()), quote(url, safe=_URL_SAFE)
+    )
     if not address.startswith(("http://", "https://")):
         return label
-    label = " ".join(label.split()).replace("[", "&#91;").replace("]", "&#93;")
+    label = close_quotes(" ".join(_LINK.sub(r"\1", label).split())).replace("[", "&#91;").replace("]", "&#93;")
     return f"[{address} {label}]"
 
 
 def tidy(text: str) -> str:
     """What removed templates leave behind: empty brackets, list items and sections, stray leading blanks."""
-    text = _SWITCHES.sub("", text)
+    text = _ABSENT_IN_BRACKETS.sub("", _SWITCHES.sub("", text)).replace(templates.ABSENT, "")
+    text = _LINK_TRAIL.sub(r"\1\2]", text)
     for _ in range(2):
         text = _EMPTY_BRACKETS.sub("", _BRACKET_END.sub(")", _BRACKET_START.sub("(", text)))
     text = _EMPTY_LINE.sub("", text)
-    lines = text.split("\n")
+    lines = [close_quotes(line) for line in text.split("\n")]
     for index, line in enumerate(lines):
         around = lines[max(0, index - 1) : index] + lines[index + 1 : index + 2]
         if line.startswith(" ") and not any(other.startswith(" ") and other.strip() for other in around):
             lines[index] = line.lstrip()  # a lone one would become preformatted text
-    return _without_empty_sections("\n".join(lines))
+    return _without_empty_sections(_EMPTY_QUOTES.sub("", "\n".join(lines)))
 
 
 def _without_empty_sections(text: str) -> str:
@@ -203,7 +226,7 @@ def _split_sections(text: str) -> list[tuple[int, str, str]]:
 
 
 def article_body(title: str, wikitext: str, base_url: str, timeout_s: float) -> tuple[str, Counter[str]]:
-    """HTML of an article's body and the templates removed from it. Raises ItemError if pandoc fails or takes too long."""
+    """HTML of an article's body and the templates removed from it. Raises ItemError if pandoc fails or is too slow."""
     renderer = Wikitext(title, base_url)
     text = tidy(renderer.render(wikitext))
     return _pandoc(text, timeout_s), renderer.removed
