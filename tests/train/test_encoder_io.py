@@ -12,11 +12,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tilewright.configs.errors import InputError
+from tilewright.train.adapter_io import adapter_digest
 from tilewright.train.contract import check_same_space
 from tilewright.train.encoder import Encoder, load_encoder, save_encoder
-from tilewright.train.encoder_io import read_encoder_file, weights_digest
-from tilewright.train.pixels import synthetic_image
+from tilewright.train.encoder_io import read_encoder_file, write_encoder_file
+from tilewright.train.pixels import load_policy, synthetic_image
 from tilewright.train.tokenizer import PromptTokenizer, train_tokenizer
+from tilewright.train.weights import weights_digest
 
 torch.set_num_threads(1)
 TEXTS = ["Who?", "In which year was the physicist Anders Ångström born?"]
@@ -147,11 +149,9 @@ def test_missing_and_foreign_adapter_keys(adapter: Path, base: Path, copy: Calla
 
 def _accept_weights(folder: Path, encoder: Encoder) -> None:
     """Make ``encoder.json`` say that the adapter's weights now there are the right ones."""
-    from tilewright.train.encoder_io import _adapter_digest, write_encoder_file
-
     stored = read_encoder_file(folder)
     assert stored.base is not None
-    digest = _adapter_digest(stored.base.weights_digest, folder / "adapter")
+    digest = adapter_digest(stored.base.weights_digest, folder / "adapter")
     write_encoder_file(folder, encoder.contract, digest, stored.base)
 
 
@@ -278,6 +278,7 @@ def test_limits_set_at_loading_are_kept_by_a_checkpoint(base: Path, tmp_path: Pa
     loaded = load_encoder(tmp_path / "wide")
     assert loaded.hash == saved
     assert loaded.contract.pixels.max_pixels == 262144
+    assert load_policy(tmp_path / "wide").max_pixels == 262144
     assert loaded.dimension == 32
     save_encoder(_lora_on(encoder), tmp_path / "wide_lora")
     assert load_encoder(tmp_path / "wide_lora").contract == encoder.contract
