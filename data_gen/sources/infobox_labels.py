@@ -74,6 +74,7 @@ LABELS = {
     "population_density_km2": "Population density (per km²)",
     "population_density_sq_mi": "Population density (per sq mi)",
     "former": "Former name",
+    "fullname": "Full name",
     "regnum": "Kingdom",
     "classis": "Class",
     "ordo": "Order",
@@ -126,11 +127,12 @@ LABELS = {
 ABBREVIATIONS = re.compile(
     r"\b(cospar id|gdp|hdi|ppp|isbn|issn|fdi|eva|evas|utc|dst|uk|usa|tv|dvd|id)\b", re.IGNORECASE
 )
+_LABEL_OF = {key.replace("_", ""): label for key, label in LABELS.items()}
 
 
 def readable_label(key: str) -> str:
     """``birth_date`` -> "Birth date", ``LargestCity`` -> "Largest city"; a trailing number goes."""
-    known = LABELS.get(key.lower())
+    known = _LABEL_OF.get(key.lower().replace("_", ""))
     if known is not None:
         return known
     words = (
