@@ -36,9 +36,10 @@ class PlannedBatch:
 
 
 class BatchPlan:
-    """The batches of a run. ``random_tiles`` more candidates a batch are drawn from ``pool`` (training tiles).
+    """The batches of a run.
 
-    Raises InputError without examples or for a query id that occurs twice.
+    ``hard_negatives``: how many of each example's negatives join, hardest first (None: all). ``random_tiles`` more
+    candidates a batch are drawn from ``pool`` (training tiles). Raises InputError without examples or for a query id that occurs twice.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class BatchPlan:
         *,
         batch_size: int,
         seed: int,
+        hard_negatives: int | None = None,
         random_tiles: int = 0,
         pool: Sequence[str] = (),
     ) -> None:
@@ -54,7 +56,8 @@ class BatchPlan:
             raise InputError("no training examples: wanted at least one")
         if batch_size < 1 or random_tiles < 0:
             raise ValueError(f"wanted batch_size >= 1 and random_tiles >= 0, found {batch_size} and {random_tiles}")
-        self.batch_size, self.seed, self.random_tiles = batch_size, seed, random_tiles
+        self.batch_size, self.seed = batch_size, seed
+        self.hard_negatives, self.random_tiles = hard_negatives, random_tiles
         self.pool = sorted(set(pool))
         self.steps_per_epoch = -(-len(examples) // batch_size)
         self._groups: dict[str, list[TrainingExample]] = defaultdict(list)
@@ -78,7 +81,7 @@ class BatchPlan:
             dealt = self._dealt = (epoch, self._deal(epoch))
         examples = tuple(dealt[1][index])
         positives = [example.positive_tile_id for example in examples]
-        negatives = [tile_id for example in examples for tile_id in example.negative_tile_ids]
+        negatives = [tile_id for example in examples for tile_id in example.negative_tile_ids[: self.hard_negatives]]
         tile_ids = list(dict.fromkeys(positives + negatives))
         return PlannedBatch(step, epoch, examples, tuple(tile_ids + self._random_tiles(step, set(tile_ids))))
 

@@ -33,7 +33,8 @@ class Config:
 
     model: folder of the encoder to start from; examples: examples.jsonl of mine_negatives; validation: validation.jsonl
     and splits: folder of split_pairs. ``trainable``: `full`, or `adapters` with the LoRA groups in ``adapters``.
-    ``random_tiles`` more training tiles join each batch as candidates. ``keep``: the weights of the best validation
+    ``hard_negatives`` of each example's negatives (hardest first) and ``random_tiles`` more training tiles join each
+    batch as candidates. ``keep``: the weights of the best validation
     (by ``validation_metric``) or the last ones; ``patience``: stop after so many validations without a better one.
     ``train_recall_every``: steps between searches of ``train_recall_queries`` training queries among all tiles of
     training pages. ``cache_mib``: patches of tiles kept in memory. ``threads``: of torch (none: its default); a
@@ -46,6 +47,7 @@ class Config:
     loss: LossConfig
     steps: int
     batch_size: int
+    hard_negatives: int
     random_tiles: int
     learning_rate: float
     warmup_steps: int
@@ -71,9 +73,9 @@ class Config:
 
     def __post_init__(self) -> None:
         positive = ("steps", "batch_size", "validate_every", "save_every", "validation_queries", "train_recall_queries")
-        wrong = [name for name in positive if getattr(self, name) < 1]
-        if wrong:
-            raise ValueError(f"{wrong[0]}: wanted at least 1, found {getattr(self, wrong[0])}")
+        for name in (*positive, "hard_negatives", "random_tiles"):
+            if getattr(self, name) < (name in positive):
+                raise ValueError(f"{name}: wanted at least {int(name in positive)}, found {getattr(self, name)}")
         if not 0 <= self.warmup_steps <= self.steps:
             raise ValueError(f"warmup_steps: wanted 0 to steps ({self.steps}), found {self.warmup_steps}")
         if (self.trainable == "adapters") != bool(self.adapters):
@@ -118,6 +120,7 @@ class Run:
             data.examples,
             batch_size=config.batch_size,
             seed=config.seed,
+            hard_negatives=config.hard_negatives,
             random_tiles=config.random_tiles,
             pool=data.training_tiles,
         )

@@ -101,6 +101,14 @@ def test_random_tiles_are_new_ones_from_the_pool() -> None:
     assert sorted(everything.tile_ids) == sorted(pool)
 
 
+def test_hard_negatives_are_taken_hardest_first() -> None:
+    examples = [example(0, 0, (5, 6, 7)), example(1, 1, (8,))]
+    taken = {
+        count: BatchPlan(examples, batch_size=2, seed=0, hard_negatives=count).batch(0).tile_ids for count in (0, 2)
+    }
+    assert set(taken[0]) == {"t0", "t1"} and set(taken[2]) == {"t0", "t1", "t5", "t6", "t8"}
+
+
 def test_labels_come_from_ids() -> None:
     """Ragged negatives, one shared with another's positive: the positives' columns stay right."""
     examples = [example(0, 0, (5, 1)), example(1, 1), example(2, 2, (0,), known=(5, 9)), example(3, 3, (6, 7))]
