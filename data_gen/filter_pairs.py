@@ -52,8 +52,9 @@ def filter_pairs(config: Config, inputs: Inputs, out: Path) -> Counts:
             f"{path}: {len(strangers)} pairs are of tiles that {inputs['tiles']} lacks"
             f" (first: {strangers[0].tile_id}): make the queries from these tiles"
         )
+    checks = filters(config, tiles)
     drops: Counter[str] = Counter()
-    kept = [pair for pair in pairs if not _dropped(pair, filters(config, tiles), drops)]
+    kept = [pair for pair in pairs if not _dropped(pair, checks, drops)]
     kept = _without_repeats(kept, drops)
     write_jsonl(out / "pairs.jsonl", kept)
     titles = {tile.page_id: tile.title for tile in tiles.values()}
