@@ -12,6 +12,7 @@ import torch
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import QAPair
 from tilewright.data_gen.tile_store import TileStore
+from tilewright.data_gen.tiles import TILE_HEIGHT_PX, TILE_WIDTH_PX
 from tilewright.eval.metrics import RowResult
 from tilewright.eval.questions import Pool
 from tilewright.eval.tools import require_module
@@ -111,12 +112,13 @@ def _facts(encoder: Encoder) -> dict[str, object]:
     contract = encoder.contract
     pixels = contract.pixels
     return {
-        "encoder hash": encoder.hash[:16],
-        "base model": contract.base_model,
+        "encoder_hash": encoder.hash[:16],
+        "base_model": contract.base_model,
         "parameters": sum(parameter.numel() for parameter in encoder.model.parameters()),
         "dimension": encoder.dimension,
-        "pixels": f"{pixels.min_pixels} to {pixels.max_pixels} a tile",
-        "visual tokens of a 875 x 1024 tile": encoder.tokens(875, 1024),
+        "min_pixels": pixels.min_pixels,
+        "max_pixels": pixels.max_pixels,
+        "visual_tokens": encoder.tokens(TILE_WIDTH_PX, TILE_HEIGHT_PX),
     }
 
 
@@ -136,7 +138,7 @@ def _search_texts(texts: Mapping[str, str], context: RowContext, facts: Mapping[
 def _run_bm25(context: RowContext) -> RowResult:
     texts = {tile.tile_id: tile.text for tile in context.store.iterate_light()}
     empty = sum(not text.strip() for text in texts.values())
-    return _search_texts(texts, context, {"text": "DOM text of each tile", "tiles without text": empty}, 0)
+    return _search_texts(texts, context, {"text": "DOM text of each tile", "tiles_without_text": empty}, 0)
 
 
 def _need_ocr(context: RowContext) -> None:
@@ -163,10 +165,10 @@ def _run_ocr(context: RowContext) -> RowResult:
     version = require_tesseract(options.language)
     facts: dict[str, object] = {
         "text": f"tesseract {version}, {options.language}, scale {options.scale:g}",
-        "tiles without text": empty,
+        "tiles_without_text": empty,
     }
     if failed:
-        facts["tiles that failed"] = dict(sorted(Counter(failed.values()).items()))
+        facts["failed_tiles"] = dict(sorted(Counter(failed.values()).items()))
     return _search_texts(texts, context, facts, len(failed))
 
 

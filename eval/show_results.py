@@ -21,6 +21,7 @@ from tilewright.eval.wording import (
     measure_title,
     measures,
     percent,
+    pixel_sentence,
     points,
     pool_sentence,
     ran,
@@ -47,7 +48,7 @@ def print_results(metrics: Mapping[str, Any], report: Path | None = None, consol
     console = console or Console()
     for line in metrics["stand_ins"]:
         console.print(f"[bold yellow]STAND-IN[/] {escape(line)}")
-    console.print(escape(pool_sentence(metrics)))
+    console.print(escape(" ".join(filter(None, [pool_sentence(metrics), pixel_sentence(metrics)]))))
     for level in LEVELS:
         console.print(_recall_table(metrics, level))
     for name, row in metrics["rows"].items():
@@ -60,7 +61,8 @@ def print_results(metrics: Mapping[str, Any], report: Path | None = None, consol
         console.print(f"[bold]Learning check.[/] {escape(learned)}")
     console.print(
         f"Percent, with {100 * metrics['settings']['confidence']:.0f} % intervals (gold pages resampled)."
-        f" {NOT_ABOVE}: the interval does not lie above a random ranking."
+        f" {NOT_ABOVE}: the interval does not lie above a random ranking. Where all questions agree (0 or 100), a"
+        " Wilson interval with one trial a page stands instead."
     )
     if report is not None:
         console.print(f"Report: {escape(str(report))}", soft_wrap=True)
@@ -68,7 +70,7 @@ def print_results(metrics: Mapping[str, Any], report: Path | None = None, consol
 
 def _recall_table(metrics: Mapping[str, Any], level: str) -> Table:
     names = measures(metrics)
-    table = Table(title=f"Retrieval {LEVEL_WORDS[level]}", title_justify="left", show_lines=True)
+    table = Table(title=f"Retrieval {LEVEL_WORDS[level]}", title_justify="left", show_lines=True, padding=0)
     table.add_column("row", no_wrap=True)
     for name in names:
         table.add_column(measure_title(name, metrics), justify="right", no_wrap=True)

@@ -3,10 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tilewright.data_gen.tiles import TILE_HEIGHT_PX, TILE_WIDTH_PX
 from tilewright.eval.metrics import LEVELS, NOT_RUN
+from tilewright.train.pixels import visual_tokens
 
 LEVEL_WORDS = {"page": "by gold page", "tile": "by gold tile"}
 NONE = "–"
+FULL_TOKENS = visual_tokens(TILE_WIDTH_PX, TILE_HEIGHT_PX)
 
 
 def percent(value: float | None) -> str:
@@ -60,12 +63,13 @@ def pool_sentence(metrics: Mapping[str, Any]) -> str:
         f"{questions['n_questions']} test questions on {questions['n_pages']} pages, each searched among all"
         f" {pool['n_tiles']} tiles of {pool['n_pages']} pages."
     )
-    if pool["corpus_tiles"] > pool["n_tiles"] or pool["corpus_pages"] > pool["n_pages"]:
+    if pool["corpus_tiles"] > pool["n_tiles"]:
+        whole = pool["corpus_pages"] - pool["pages_incomplete"]
         sentence += (
-            f" These tiles are a sample: the corpus has {pool['corpus_pages']} pages with"
-            f" {pool['corpus_tiles']} tiles. Recall in the whole corpus would be lower."
+            f" These tiles are a sample: the corpus has {pool['corpus_tiles']} tiles on {pool['corpus_pages']} pages;"
+            f" {whole} pages are here whole. Recall among all of them would most likely be lower."
         )
-    if pool["pages_incomplete"]:
+    elif pool["pages_incomplete"]:
         sentence += f" {pool['pages_incomplete']} pages were not captured to their end."
     if questions["gold_outside_pool"]:
         sentence += (
@@ -74,6 +78,27 @@ def pool_sentence(metrics: Mapping[str, Any]) -> str:
     if questions["on_training_pages"]:
         sentence += f" {questions['on_training_pages']} questions are about pages of the training split: NOT held out."
     return sentence
+
+
+def pixel_sentence(metrics: Mapping[str, Any]) -> str | None:
+    """At how many visual tokens the embedders see a whole tile; None without an embedder row."""
+    seen = {
+        row["facts"]["visual_tokens"]: (row["facts"]["min_pixels"], row["facts"]["max_pixels"])
+        for row in metrics["rows"].values()
+        if "visual_tokens" in row.get("facts", {})
+    }
+    if not seen:
+        return None
+    parts = [f"{tokens} visual tokens (pixel limits {low} to {high})" for tokens, (low, high) in seen.items()]
+    shrunk = f": shrunk, full size is {FULL_TOKENS}" if max(seen) < FULL_TOKENS else ""
+    return f"The embedder sees a tile of {TILE_WIDTH_PX} × {TILE_HEIGHT_PX} px at {', '.join(parts)}{shrunk}."
+
+
+def difference_interval(estimate: Mapping[str, Any]) -> str:
+    """The interval of a paired difference, or why there is none."""
+    if estimate["low"] is not None:
+        return interval(estimate, signed=True)
+    return "no question differs" if estimate["value"] == 0 else "no interval"
 
 
 def learning_sentence(metrics: Mapping[str, Any]) -> str | None:

@@ -9,7 +9,7 @@ from tilewright.data_gen.records import QAPair
 from tilewright.eval.metrics import LEVELS
 from tilewright.eval.report.markup import Markup, join, tag, void
 from tilewright.eval.report.tables import cost_table, facts_table, reader_table, recall_table
-from tilewright.eval.wording import learning_sentence, pool_sentence
+from tilewright.eval.wording import learning_sentence, pixel_sentence, pool_sentence
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
@@ -91,6 +91,9 @@ _PICTURE_NOTE = (
 
 def _head(metrics: Mapping[str, Any]) -> Markup:
     parts = [tag("h1", "Tilewright evaluation"), tag("p", pool_sentence(metrics))]
+    pixels = pixel_sentence(metrics)
+    if pixels:
+        parts.append(tag("p", pixels))
     if metrics["stand_ins"]:
         lines = tag("ul", *[tag("li", line) for line in metrics["stand_ins"]])
         parts.append(
@@ -189,7 +192,7 @@ def _picture(tile_id: str, caption: object, kind: str, pictures: Mapping[str, st
 def _provenance(metrics: Mapping[str, Any]) -> list[Markup]:
     settings = [(name, _plain(value)) for name, value in metrics["settings"].items()]
     rows = [
-        (name, "; ".join(f"{key} {_plain(value)}" for key, value in row["facts"].items()))
+        (name, "; ".join(f"{key.replace('_', ' ')} {_plain(value)}" for key, value in row["facts"].items()))
         for name, row in metrics["rows"].items()
         if row.get("facts")
     ]

@@ -8,6 +8,7 @@ from tilewright.eval.wording import (
     LEVEL_WORDS,
     NONE,
     above_chance,
+    difference_interval,
     interval,
     measure_title,
     measures,
@@ -58,10 +59,7 @@ def _cell(estimate: Metrics) -> Markup:
 def _difference(estimate: Metrics) -> Markup:
     if estimate["value"] is None:
         return tag("b", NONE)
-    shown = interval(estimate, signed=True)
-    return join(
-        [tag("b", points(estimate["value"])), tag("small", "no question differs" if shown == NONE else shown)], " "
-    )
+    return join([tag("b", points(estimate["value"])), tag("small", difference_interval(estimate))], " ")
 
 
 def reader_table(metrics: Metrics) -> Markup:

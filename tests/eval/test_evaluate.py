@@ -334,4 +334,4 @@ def test_same_vectors_as_the_embedding_stage(world: Any, evaluation: Path, tmp_p
     """The hash that the report names is that of the checkpoint."""
     run_stage(EMBED, EmbedConfig(tmp_path / "vectors", world.paths["trained"], world.paths["tiles"], device="cpu"))
     stored = json.loads((tmp_path / "vectors" / "encoder.json").read_text())["hash"]
-    assert metrics_of(evaluation)["rows"]["trained"]["facts"]["encoder hash"] == stored[:16]
+    assert metrics_of(evaluation)["rows"]["trained"]["facts"]["encoder_hash"] == stored[:16]
