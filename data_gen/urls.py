@@ -12,7 +12,7 @@ _MEDIAWIKI_HOSTS = re.compile(
     r"(?:[a-z0-9-]+\.)*(?:wikipedia|wikimedia|wiktionary|wikiquote|wikibooks|wikisource|wikinews|wikiversity|wikivoyage"
     r"|wikidata|mediawiki|wikifunctions)\.org"
 )
-_MOBILE = re.compile(r"(?:^|(?<=\.))m\.(?=[a-z]+\.org$)")
+_MOBILE = re.compile(r"(?:^|(?<=\.))(?:m\.)+(?=[a-z]+\.org$)")
 _WIKI_PATH = "/wiki/"
 _KEPT_ESCAPES = re.compile(rb"%(?:23|3[Ff]|2[Ff]|25)")
 _PERCENT_RUN = re.compile(r"(?:%[0-9A-Fa-f]{2})+")

@@ -13,6 +13,7 @@ def convert(positional: list[str], named: dict[str, str]) -> str:
             if not numbers_expected and not _followed_by_unit(positional, index):
                 break
             words.append(word)
+            numbers_expected = True
         elif word in joiners:
             words.append(joiners[word])
         elif words and numbers_expected:

@@ -133,15 +133,30 @@ class Wikitext:
         return f"<{name}>{contents}</{name}>"
 
     def _table_part(self, node: Any, name: str) -> str:
-        """A table or a part of it as HTML; of the attributes only spans and hidden ones matter."""
+        """A table or a part of it as HTML; of the attributes only the spans matter."""
         if name == "table" and _is_navigation(node):
             return ""
-        contents = self.render(node.contents).strip() if node.contents is not None else ""
         if name == "table":
-            return f'\n<table class="wikitable">\n{contents}\n</table>\n'
+            return self._table(node)
+        contents = self.render(node.contents).strip() if node.contents is not None else ""
         if name == "tr" and not contents:
             return ""
         return f"<{name}{_spans(node)}>{_cell(contents) if name != 'tr' else contents}</{name}>\n"
+
+    def _table(self, table: Any) -> str:
+        """A whole table; the parser leaves the first row's cells loose and takes the caption for one of them."""
+        caption, first_row, rest = "", "", ""
+        for part in table.contents.nodes if table.contents is not None else ():
+            text = self._node(part)
+            if not isinstance(part, nodes.Tag) or str(part.tag).strip().lower() not in ("td", "th"):
+                rest += text
+            elif str(part).lstrip().startswith("|+"):
+                inner = self.render(part.contents).strip().removeprefix("+").strip()
+                caption = f"<caption>{_cell(inner)}</caption>\n"
+            else:
+                first_row += text
+        first_row = f"<tr>{first_row}</tr>\n" if first_row.strip() else ""
+        return f'\n<table class="wikitable">\n{caption}{first_row}{rest.strip()}\n</table>\n'
 
 
 def _is_navigation(node: Any) -> bool:
@@ -165,13 +180,14 @@ def _cell(contents: str) -> str:
 
 
 def close_quotes(line: str) -> str:
-    """Bold and italics left open end with the line, as in MediaWiki."""
+    """Bold and italics left open end with the line, as in MediaWiki; those around nothing go."""
+    line = _EMPTY_QUOTES.sub("", line)
     bold = italic = False
     for match in re.finditer(r"'{2,}", line):
         length = min(len(match.group()), 5)
         italic ^= length in (2, 5)
         bold ^= length in (3, 4, 5)
-    return line + ("''" if italic else "") + ("'''" if bold else "")
+    return _EMPTY_QUOTES.sub("", line + ("''" if italic else "") + ("'''" if bold else ""))
 
 
 def anchor(url: str, label: str) -> str:
@@ -197,7 +213,7 @@ def tidy(text: str) -> str:
         around = lines[max(0, index - 1) : index] + lines[index + 1 : index + 2]
         if line.startswith(" ") and not any(other.startswith(" ") and other.strip() for other in around):
             lines[index] = line.lstrip()  # a lone one would become preformatted text
-    return _without_empty_sections(_EMPTY_QUOTES.sub("", "\n".join(lines)))
+    return _without_empty_sections("\n".join(lines))
 
 
 def _without_empty_sections(text: str) -> str:
