@@ -14,7 +14,8 @@ _MEDIAWIKI_HOSTS = re.compile(
 )
 _MOBILE = re.compile(r"(?:^|(?<=\.))(?:m\.)+(?=[a-z]+\.org$)")
 _WIKI_PATH = "/wiki/"
-_KEPT_ESCAPES = re.compile(rb"%(?:23|3[Ff]|2[Ff]|25)")
+_CONTROLS = "".join(map(chr, range(0x20))) + "\x7f"
+_LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PERCENT_RUN = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 
 
@@ -26,7 +27,7 @@ def canonical_url(url: str) -> str:
     Query strings, sub-pages and namespaces stay distinct. Raises InputError for anything without scheme and place.
     """
     try:
-        parts = urlsplit(url.strip())
+        parts = urlsplit(url.strip(_CONTROLS + " "))
         port = parts.port
     except ValueError as error:
         raise InputError(f"URL {url!r}: {error}") from error
@@ -42,7 +43,9 @@ def canonical_url(url: str) -> str:
     userinfo = parts.netloc.rpartition("@")[0]
     if userinfo:
         place = f"{userinfo}@{place}"
-    return urlunsplit((scheme, place, path or ("/" if host else ""), parts.query, ""))
+    address = urlunsplit((scheme, place, path or ("/" if host else ""), _escape_controls(parts.query), ""))
+    bare = address.rstrip(" ")  # a blank at the very end would be lost when the address is read again
+    return bare + "%20" * (len(address) - len(bare))
 
 
 def page_id(url: str) -> str:
@@ -62,7 +65,7 @@ def _canonical_host(parts: SplitResult) -> str:
 
 def _decode(path: str) -> str:
     """Percent-decode valid UTF-8 runs; ``# ? / %``, control characters and what isn't UTF-8 stay escaped."""
-    return _PERCENT_RUN.sub(_decode_run, path)
+    return _PERCENT_RUN.sub(_decode_run, _LONE_PERCENT.sub("%25", _escape_controls(path)))
 
 
 def _decode_run(match: re.Match[str]) -> str:
@@ -76,15 +79,15 @@ def _decode_plain(run: str) -> str:
         decoded = unquote_to_bytes(run).decode("utf-8")
     except UnicodeDecodeError:
         return run.upper()
-    return "".join(_encode(char) if char <= " " or char == "\x7f" else char for char in decoded)
+    return _escape_controls(decoded)
 
 
-def _encode(char: str) -> str:
-    return "".join(f"%{byte:02X}" for byte in char.encode("utf-8"))
+def _escape_controls(text: str) -> str:
+    return "".join(f"%{ord(char):02X}" if char in _CONTROLS else char for char in text)
 
 
 def _canonical_title_path(path: str) -> str:
-    path = path.replace("%20", "_").replace(" ", "_")
+    path = path.replace(" ", "_")
     if not path.startswith(_WIKI_PATH):
         return path
     title = re.sub("_+", "_", path.removeprefix(_WIKI_PATH)).strip("_")

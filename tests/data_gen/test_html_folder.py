@@ -42,7 +42,7 @@ def test_addresses_by_path_and_by_canonical_link(tmp_path: Path) -> None:
     (tmp_path / "style.css").write_text("p { color: red }")
     entries = {entry.place: (entry.url, entry.title) for entry in HtmlFolder(tmp_path, BASE).entries(Counter())}
     assert entries == {
-        "sub dir/ä?#.html": ("https://docs.example.com/sub%20dir/ä%3F%23.html", "A title"),
+        "sub dir/ä?#.html": ("https://docs.example.com/sub dir/ä%3F%23.html", "A title"),
         "b.htm": ("https://docs.example.com/real", "Heading"),
         "c.html": ("https://docs.example.com/c.html", "c"),
     }
