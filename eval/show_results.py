@@ -15,11 +15,11 @@ from tilewright.eval.metrics import LEVELS
 from tilewright.eval.wording import (
     LEVEL_WORDS,
     NONE,
-    above_chance,
     interval,
     learning_sentence,
     measure_title,
     measures,
+    not_above_chance,
     percent,
     pixel_sentence,
     points,
@@ -88,7 +88,7 @@ def _recall_table(metrics: Mapping[str, Any], level: str) -> Table:
 
 
 def _cell(estimate: Mapping[str, Any]) -> str:
-    mark = "" if above_chance(estimate) else f" {NOT_ABOVE}"
+    mark = f" {NOT_ABOVE}" if not_above_chance(estimate) else ""
     return escape(f"{percent(estimate['value'])}{mark}\n{interval(estimate)}")
 
 

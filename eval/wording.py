@@ -30,10 +30,10 @@ def points(value: float | None) -> str:
     return NONE if value is None else f"{100 * value:+.1f}"
 
 
-def above_chance(estimate: Mapping[str, Any]) -> bool:
-    """Whether the whole interval lies above what a random ranking scores."""
+def not_above_chance(estimate: Mapping[str, Any]) -> bool:
+    """Whether the interval reaches down to what a random ranking scores; False where there is no interval."""
     low, chance = estimate["low"], estimate["chance"]
-    return low is not None and chance is not None and low > chance
+    return low is not None and chance is not None and low <= chance
 
 
 def measures(metrics: Mapping[str, Any]) -> list[str]:
@@ -60,8 +60,8 @@ def pool_sentence(metrics: Mapping[str, Any]) -> str:
     """What was searched, and of what whole."""
     pool, questions = metrics["pool"], metrics["questions"]
     sentence = (
-        f"{questions['n_questions']} test questions on {questions['n_pages']} pages, each searched among all"
-        f" {pool['n_tiles']} tiles of {pool['n_pages']} pages."
+        f"{_count(questions['n_questions'], 'test question')} on {_count(questions['n_pages'], 'page')}, each searched"
+        f" among all {_count(pool['n_tiles'], 'tile')} of {_count(pool['n_pages'], 'page')}."
     )
     if pool["corpus_tiles"] > pool["n_tiles"]:
         whole = pool["corpus_pages"] - pool["pages_incomplete"]
@@ -70,7 +70,7 @@ def pool_sentence(metrics: Mapping[str, Any]) -> str:
             f" {whole} pages are here whole. Recall among all of them would most likely be lower."
         )
     elif pool["pages_incomplete"]:
-        sentence += f" {pool['pages_incomplete']} pages were not captured to their end."
+        sentence += f" Not captured to the end: {_count(pool['pages_incomplete'], 'page')}."
     if questions["gold_outside_pool"]:
         sentence += (
             f" The gold tile of {questions['gold_outside_pool']} questions is not in the pool: they count as missed."
@@ -78,6 +78,10 @@ def pool_sentence(metrics: Mapping[str, Any]) -> str:
     if questions["on_training_pages"]:
         sentence += f" {questions['on_training_pages']} questions are about pages of the training split: NOT held out."
     return sentence
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" + ("" if number == 1 else "s")
 
 
 def pixel_sentence(metrics: Mapping[str, Any]) -> str | None:

@@ -7,11 +7,11 @@ from tilewright.eval.report.markup import Markup, join, table, tag
 from tilewright.eval.wording import (
     LEVEL_WORDS,
     NONE,
-    above_chance,
     difference_interval,
     interval,
     measure_title,
     measures,
+    not_above_chance,
     percent,
     points,
     ran,
@@ -51,7 +51,7 @@ def _row_title(name: str, row: Metrics) -> Markup:
 def _cell(estimate: Metrics) -> Markup:
     """Value, interval and, where it is so, that the interval doesn't lie above chance."""
     parts: list[object] = [tag("b", percent(estimate["value"])), tag("small", interval(estimate))]
-    if estimate["value"] is not None and not above_chance(estimate):
+    if not_above_chance(estimate):
         parts.append(tag("small", "not above chance", class_="chance"))
     return join(parts, " ")
 
