@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from tilewright.data_gen.annotator import RawPair, Skip
-from tilewright.data_gen.answers import normalize_answer
+from tilewright.data_gen.grounded.aliases import aliases
+from tilewright.data_gen.grounded.asked import Asked
+from tilewright.data_gen.grounded.cell_questions import list_questions, table_questions
 from tilewright.data_gen.grounded.choice import digest_number
-from tilewright.data_gen.grounded.lexicon import NUMBER_WORDS
+from tilewright.data_gen.grounded.infobox_questions import infobox_questions
 from tilewright.data_gen.grounded.names import Wording, is_person
 from tilewright.data_gen.grounded.pronouns import resolved
-from tilewright.data_gen.grounded.row_questions import infobox_questions, list_questions, table_questions
-from tilewright.data_gen.grounded.sentence_questions import Asked, questions
+from tilewright.data_gen.grounded.sentence_questions import questions
 from tilewright.data_gen.grounded.sentences import sentences
-from tilewright.data_gen.grounded.terms import bare_title, terms
+from tilewright.data_gen.grounded.terms import bare_title
 from tilewright.data_gen.grounded.units import SOURCE_TYPES
 from tilewright.data_gen.records import Block, Tile
 
 MIN_SENTENCE_WORDS, MAX_SENTENCE_WORDS = 6, 45
-_DIGIT_WORDS = {digits: word for word, digits in NUMBER_WORDS.items()}
 
 
 class GroundedAnnotator:
@@ -54,28 +54,29 @@ class GroundedAnnotator:
     def _pairs(self, tile: Tile) -> Iterator[RawPair]:
         subject = bare_title(tile.title)
         wording = Wording.of(f"{tile.title}\n{tile.text}")
-        columns: dict[tuple[str, str], int] = defaultdict(int)
-        for block in tile.blocks:
-            if block.kind == "table_row":
-                table = block.section, block.caption
-                columns[table] = max(columns[table], len(block.cells))
+        columns = _columns(tile)
         for position, block in enumerate(tile.blocks):
-            source_type = SOURCE_TYPES.get(block.kind, "paragraph")
+            asked: Iterator[tuple[Asked, str]] = iter(())
             if block.kind == "infobox_row":
                 asked = ((fact, block.text) for fact in infobox_questions(block, subject))
             elif block.kind == "table_row":
-                asked = (
-                    (fact, block.text)
-                    for fact in table_questions(block, subject, columns[block.section, block.caption])
-                )
+                width = columns[block.section, block.caption]
+                asked = ((fact, block.text) for fact in table_questions(block, subject, width))
             elif block.kind in ("paragraph", "list_item"):
                 edges = position == 0, position == len(tile.blocks) - 1
                 asked = _from_sentences(block, edges, wording, subject)
-            else:
-                continue
+            source_type = SOURCE_TYPES.get(block.kind, "paragraph")
             for fact, span in asked:
-                aliases = tuple(_aliases(fact, subject))
-                yield RawPair(fact.query, fact.answer, aliases, span, source_type, subject)
+                yield RawPair(fact.query, fact.answer, tuple(aliases(fact, subject)), span, source_type, subject)
+
+
+def _columns(tile: Tile) -> dict[tuple[str, str], int]:
+    """{(section, caption) of a table: the most cells that one of its rows has}."""
+    columns: dict[tuple[str, str], int] = defaultdict(int)
+    for block in tile.blocks:
+        if block.kind == "table_row":
+            columns[block.section, block.caption] = max(columns[block.section, block.caption], len(block.cells))
+    return columns
 
 
 def _from_sentences(
@@ -109,29 +110,8 @@ def named_in_full(query: str, subject: str) -> str:
     names = subject.split()
     if not 2 <= len(names) <= 3 or not is_person(subject, frozenset()) or subject in query:
         return query
-    return re.sub(rf"(?<![\w.’'-] )(?<![A-Z]\w )\b{re.escape(names[-1])}\b(?! [A-Z])", subject, query, count=1)
-
-
-def _aliases(fact: Asked, subject: str) -> Iterator[str]:
-    """Other forms of the answer that mean the same."""
-    number = re.sub(r"(?<=\d),(?=\d{3})", "", fact.answer)
-    if number in _DIGIT_WORDS:
-        yield _DIGIT_WORDS[number]
-    if fact.answer.casefold() in NUMBER_WORDS:
-        yield NUMBER_WORDS[fact.answer.casefold()]
-    if fact.kind == "percentage":
-        digits = re.match(r"[\d.,]+", fact.answer)
-        assert digits is not None
-        yield from (form for form in (f"{digits.group()}%", f"{digits.group()} percent") if form != fact.answer)
-    if fact.kind == "century":
-        yield fact.answer.split()[0]
-    date = re.fullmatch(r"(?:(\d{1,2}) ([A-Z][a-z]+)|([A-Z][a-z]+) (\d{1,2}),) (\d{4})", fact.answer)
-    if date:
-        day, month = date.group(1) or date.group(4), date.group(2) or date.group(3)
-        yield f"{month} {day}, {date.group(5)}" if date.group(1) else f"{day} {month} {date.group(5)}"
-    if fact.kind == "subject" and len(terms(subject)) > 1 and terms(fact.answer) == terms(subject)[-1:]:
-        yield subject
-    if " (" in fact.answer:
-        short = fact.answer.split(" (")[0]
-        if normalize_answer(short) and normalize_answer(short) != normalize_answer(fact.answer):
-            yield short
+    for match in re.finditer(rf"\b{re.escape(names[-1])}\b(?! [A-Z])", query):
+        before = query[: match.start()].split(" ")[-2:][0]
+        if not before[:1].isupper():  # not: Mary Lincoln, President Lincoln
+            return query[: match.start()] + subject + query[match.end() :]
+    return query

@@ -71,7 +71,8 @@ rebuilt:rebuild rode:ride rose:rise said:say sang:sing sank:sink sat:sit saw:see
 sold:sell sought:seek spent:spend spoke:speak stole:steal stood:stand struck:strike swam:swim swore:swear taught:teach
 thought:think threw:throw told:tell took:take undertook:undertake underwent:undergo understood:understand went:go
 withdrew:withdraw woke:wake won:win wore:wear wrote:write overthrew:overthrow oversaw:oversee leapt:leap
-wept:weep dreamt:dream swept:sweep bent:bend bound:bind clung:cling crept:creep dug:dig drank:drink ate:eat forgot:forget forgave:forgive hung:hang heard:hear
+    wept:weep dreamt:dream swept:sweep bent:bend
+    bound:bind clung:cling crept:creep dug:dig drank:drink ate:eat forgot:forget forgave:forgive hung:hang heard:hear
 shook:shake shone:shine shrank:shrink slid:slide spun:spin sprang:spring stuck:stick stung:sting swung:swing
 tore:tear wound:wind withheld:withhold withstood:withstand upheld:uphold outlived:outlive drove:drive"""
 )

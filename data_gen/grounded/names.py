@@ -34,9 +34,9 @@ Vladimir Walter Warren Wayne Werner Wilhelm Willem William Willie Winfield Winst
 
 SINGLE_NAMES = words(
     """Achilles Aeschylus Agamemnon Anaxagoras Apollo Archimedes Aristotle Artemis Athena Averroes Avicenna Cicero
-    Democritus Descartes Epicurus Euclid Galen Galileo Hector Hermes Herodotus Hesiod Hippocrates Homer Leibniz Lucretius
-    Michelangelo Odysseus Ovid Patroclus Plato Pliny Plutarch Poseidon Ptolemy Pythagoras Socrates Sophocles Strabo
-    Theophrastus Thucydides Virgil Voltaire Zeus"""
+    Democritus Descartes Epicurus Euclid Galen Galileo Hector Hermes Herodotus Hesiod Hippocrates Homer Leibniz
+    Lucretius Michelangelo Odysseus Ovid Patroclus Plato Pliny Plutarch Poseidon Ptolemy Pythagoras Socrates Sophocles
+    Strabo Theophrastus Thucydides Virgil Voltaire Zeus"""
 )
 
 _COUNTRIES = words(

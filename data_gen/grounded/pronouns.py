@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from tilewright.data_gen.grounded.names import Wording, is_person, persons_in
+from tilewright.data_gen.grounded.names import Wording, is_person
 
 _OF_PERSON = {"He": "", "She": "", "His": "'s", "Her": "'s"}
 _OF_THING = {"It": "", "Its": "'s"}
@@ -24,7 +24,5 @@ def resolved(found: Sequence[str], subject: str, wording: Wording) -> Iterator[t
         ending = _OF_PERSON.get(first) if about_person and not named_other else None
         ending = _OF_THING.get(first) if ending is None and not about_person and about_subject else ending
         yield sentence, sentence if ending is None else f"{subject}{ending}{space}{rest}"
-        about_subject = ending == "" or bool(re.match(rf"(?:The |An? )?{re.escape(subject)}\b", sentence, re.I))
-        named_other = named_other or any(
-            re.search(rf"\b{re.escape(name)}\b", sentence) for name in others | persons_in(sentence) - wording.persons
-        )
+        about_subject = ending == "" or re.sub(r"^(?:The|An?) ", "", sentence).casefold().startswith(subject.casefold())
+        named_other = named_other or any(name in sentence for name in others)

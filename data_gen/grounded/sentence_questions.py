@@ -6,8 +6,8 @@ found), in place (`X was published in which year?`), and by the subject (`Who pu
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from tilewright.data_gen.grounded.asked import Asked
 from tilewright.data_gen.grounded.choice import choose
 from tilewright.data_gen.grounded.clauses import MIN_TERMS, first_part, is_whole, tail_of, tidy
 from tilewright.data_gen.grounded.lexicon import AUXILIARIES, BASE_OF_PAST, MONTH, SUBJECT_PRONOUNS, words
@@ -33,15 +33,6 @@ _SUBJECT = re.compile(
     rf"(?P<article>(?:The |An? )?)(?P<answer>{NAME}) (?P<rest>(?:(?:also|first|later|then|never) )?(?P<verb>[a-z]+) .+)"
 )
 _CLASS_OF_NAME = re.compile(rf"^(?P<first>{CLASS_WORDS}) of|(?P<last>{CLASS_WORDS})$")
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A question made of a statement, the answer as it stands there, and the kind of fact."""
-
-    query: str
-    answer: str
-    kind: str
 
 
 def questions(sentence: str, wording: Wording, subject: str) -> Iterator[Asked]:
@@ -145,8 +136,9 @@ def _by_subject(text: str, wording: Wording, subject: str) -> Iterator[Asked]:
     """``Who`` + predicate for a person, ``Which treaty`` for a name that says what it is, ``What`` for the page's
     subject and for a named thing with an article."""
     of_page = rf"(?P<article>(?:The |An? )?)(?P<answer>{re.escape(subject)}) (?P<rest>(?P<verb>[a-z]+) .+)"
-    match = _SUBJECT.fullmatch(text) or re.fullmatch(of_page, text, re.I)
-    if match is None or match["verb"] not in _LINKING | BASE_OF_PAST.keys():
+    matches = (re.fullmatch(of_page, text, re.I), _SUBJECT.fullmatch(text))
+    match = next((found for found in matches if found and found["verb"] in _LINKING | BASE_OF_PAST.keys()), None)
+    if match is None:
         return
     name, rest = match["answer"], first_part(match["rest"])
     if rest.split()[1:2] == ["by"] and match["verb"] not in _LINKING:

@@ -1,4 +1,4 @@
-"""What a sentence may be asked for: dates, quantities, persons, named things and places, each with its question word."""
+"""What a sentence may be asked for: dates, quantities, persons, named things, places; each with its question word."""
 
 import re
 from collections.abc import Iterator
@@ -77,7 +77,7 @@ _SPAN = re.compile(r" (?:[a-z]+ )?(?:days|weeks|months|years|hours|minutes)")
 _BEFORE_WHOM = words("with to for from against between of under after before than like including via through toward")
 _VERBS_OF_WHOM = words(
     """married succeeded defeated met joined appointed replaced taught influenced killed nominated elected beat followed
-    named invited helped sued hired criticized praised supported opposed portrayed played directed interviewed divorced"""
+    named invited helped sued hired criticized praised supported opposed portrayed played directed interviewed"""
 )
 
 
@@ -110,7 +110,8 @@ def _of_match(kind: str, match: re.Match[str], asked: str, first: str | int = "p
 def _date_slots(text: str) -> Iterator[Slot]:
     for kind, pattern, asked in _DATE_PATTERNS:
         for match in pattern.finditer(text):
-            if match.start() == 0 or not re.match(r" [A-Z]", text[match.end() :]):  # not: in 1956 Summer Olympics
+            goes_on = re.match(r" [A-Z]\w+ [A-Z]" if match.start() == 0 else r" [A-Z]", text[match.end() :])
+            if not goes_on:  # as in 1956 Summer Olympics
                 yield _of_match(kind, match, f"{match['preposition'].lower()} {asked}")
 
 
