@@ -19,21 +19,13 @@ from tilewright.data_gen.tile_store import TileStore
 from tilewright.eval.bootstrap import ClusterBootstrap
 from tilewright.eval.metrics import INCOMPLETE, LEVELS, NOT_RUN, RowResult, Scorer
 from tilewright.eval.outputs import write_rankings
-from tilewright.eval.questions import Pool, gold_outside, subset
+from tilewright.eval.questions import Pool, clusters, subset
 from tilewright.eval.reader_grid import NO_GRID, Asked, Grid, ReaderConfig, read_grid
 from tilewright.eval.report.build import shown_question, write_report
 from tilewright.eval.report.curves import figures_of
 from tilewright.eval.rows import ROWS, OcrConfig, Precision, RowContext
 from tilewright.eval.show_results import show
-from tilewright.eval.sources import (
-    learning_check,
-    manifests_of,
-    pool_facts,
-    provenance_of,
-    question_facts,
-    read_curve,
-    stand_ins,
-)
+from tilewright.eval.sources import describe, training_runs
 from tilewright.eval.tools import MissingToolError
 from tilewright.mining.candidates import read_pairs
 from tilewright.train.reader import load_reader
@@ -102,13 +94,12 @@ def _check_rows(config: Config) -> None:
 
 
 def evaluate(config: Config, inputs: Inputs, out: Path) -> Counts:
-    """Score every row and reader; raise InputError for questions or tiles that can't be evaluated."""
+    """Score every row and reader; raise InputError for questions, tiles or runs that can't be evaluated."""
     store = TileStore.open(inputs["tiles"])
-    pairs = read_pairs(inputs["pairs"])
-    pool = Pool.of(store)
-    outside = gold_outside(pairs, pool)
-    pages = {tile.page_id: tile for tile in store.iterate_light()}
-    urls = {page_id: tile.url for page_id, tile in pages.items()}
+    pairs, pool = read_pairs(inputs["pairs"]), Pool.of(store)
+    runs = training_runs(inputs)
+    sources = describe(inputs, config.before, pairs, pool, runs)
+    titles, urls = _titles_and_urls(store)
     checkpoints = {name: inputs[name] for name in ("base", "trained") if name in inputs}
     context = RowContext(
         store, pool, pairs, out, config.depth, checkpoints, config.ocr, config.device, config.precision
@@ -117,31 +108,31 @@ def evaluate(config: Config, inputs: Inputs, out: Path) -> Counts:
         missing = _missing_tools(config, context)
         results = {name: ROWS[name].run(context) for name in config.rows if name not in missing}
         grid = _read(config, inputs, context, results, urls)
-    scored = _score(config, pairs, pool, results, missing)
-    manifests = manifests_of([*config.before, *_runs(inputs).values()])
-    models = {name: inputs.get(name) for name in ("base", "trained", "reader_base", "reader_trained")}
     metrics = {
         "schema": STAGE.schema,
-        "stand_ins": stand_ins(pairs, models, manifests),
         "settings": _settings(config),
-        "pool": pool_facts(pool, inputs["tiles"]),
-        "questions": question_facts(pairs, outside, inputs.get("splits")),
-        **scored,
+        **sources,
+        **_score(config, pairs, pool, results, missing),
         "readers": list(grid.summaries),
         "costs": dict(grid.costs),
-        "learning_check": learning_check(inputs.get("memorise_run")),
-        "provenance": provenance_of(manifests),
     }
     write_rankings(out, pairs, pool, urls, results, config.depth)
     write_atomically(out / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    titles = {page_id: tile.title for page_id, tile in pages.items()}
     shown = [
         shown_question(pair, pool, titles, results, grid.of(pair), pictured=config.shown_hits)
         for pair in subset(pairs, config.shown_questions, config.seed, "shown")
     ]
-    figures = [figure for name, folder in _runs(inputs).items() for figure in figures_of(name, read_curve(folder))]
+    figures = [figure for run in runs for figure in figures_of(run.title, run.curve, run.counts)]
     write_report(out / "report.html", metrics, shown, figures, store)
     return _counts(metrics)
+
+
+def _titles_and_urls(store: TileStore) -> tuple[dict[str, str], dict[str, str]]:
+    """({page_id: title}, {page_id: url}) of the pages in a store."""
+    titles, urls = {}, {}
+    for tile in store.iterate_light():
+        titles[tile.page_id], urls[tile.page_id] = tile.title, tile.url
+    return titles, urls
 
 
 def _missing_tools(config: Config, context: RowContext) -> dict[str, str]:
@@ -184,7 +175,7 @@ def _score(
 ) -> dict[str, Any]:
     """Chance, rows and paired differences of metrics.json. A difference needs both of its rows."""
     bootstrap = ClusterBootstrap(
-        [pair.page_id for pair in pairs], resamples=config.resamples, seed=config.seed, confidence=config.confidence
+        clusters(pairs), resamples=config.resamples, seed=config.seed, confidence=config.confidence
     )
     scorer = Scorer(pairs, pool, bootstrap, ks=config.ks, depth=config.depth)
     measured = {name: scorer.measure(result) for name, result in results.items()}
@@ -210,12 +201,6 @@ def _settings(config: Config) -> dict[str, Any]:
     if config.readers is not None:
         settings["readers"] = dataclasses.asdict(config.readers)
     return settings
-
-
-def _runs(inputs: Inputs) -> dict[str, Path]:
-    """Training runs by the names under which their curves are shown."""
-    names = {"memorise_run": "Learning check", "embedder_run": "Embedder", "reader_run": "Reader"}
-    return {title: inputs[name] for name, title in names.items() if name in inputs}
 
 
 def _counts(metrics: Mapping[str, Any]) -> Counts:

@@ -42,6 +42,11 @@ def relevant_tiles(pairs: Sequence[QAPair]) -> dict[str, frozenset[str]]:
     return {pair.query_id: frozenset({pair.tile_id} - {""}) for pair in pairs}
 
 
+def clusters(pairs: Sequence[QAPair]) -> list[str]:
+    """What the bootstrap resamples: each question's gold page, or the question itself where it names none."""
+    return [pair.page_id or f"question {pair.query_id}" for pair in pairs]
+
+
 def gold_outside(pairs: Sequence[QAPair], pool: Pool) -> list[str]:
     """query_ids whose gold tile or page isn't in the pool: they can only be missed. InputError if that is all."""
     outside = [

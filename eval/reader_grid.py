@@ -10,7 +10,7 @@ from tilewright.data_gen.records import EvalRecord, QAPair, write_jsonl
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.eval.bootstrap import ClusterBootstrap
 from tilewright.eval.metrics import RowResult
-from tilewright.eval.questions import subset
+from tilewright.eval.questions import clusters, subset
 from tilewright.eval.readers import GOLD, Cell, answer_tasks, records_of, summary, tasks_of
 from tilewright.train.compress import size
 from tilewright.train.pixels import policy_tokens
@@ -93,7 +93,7 @@ def read_grid(config: ReaderConfig, readers: Mapping[str, Reader], asked: Asked,
     answers, errors = answer_tasks(readers, every, asked.store, out, max_new_tokens=config.max_new_tokens)
     records = {cell: records_of(cell, pairs, tasks[cell], answers, errors, asked.urls) for cell in cells}
     bootstrap = ClusterBootstrap(
-        [pair.page_id for pair in pairs], resamples=asked.resamples, seed=asked.seed, confidence=asked.confidence
+        clusters(pairs), resamples=asked.resamples, seed=asked.seed, confidence=asked.confidence
     )
     summaries = [summary(cell, pairs, records[cell], bootstrap, asked.max_error_share) for cell in cells]
     (out / "records").mkdir(exist_ok=True)

@@ -2,18 +2,62 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import read_manifest
 from tilewright.data_gen.records import QAPair
-from tilewright.eval.questions import Pool
+from tilewright.eval.questions import Pool, gold_outside
 from tilewright.mining.candidates import pages_of_split
 from tilewright.train.make_tiny_model import TINY_NAME
 
 GROUNDED = "grounded"
 LEARNED = 0.9  # training Recall@1 that the learning check wants
+
+
+RUNS = {"memorise_run": "Learning check", "embedder_run": "Embedder", "reader_run": "Reader"}
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """A finished training stage: the title of its curves, its manifest, its curve (rows with a ``step``)."""
+
+    title: str
+    manifest: Mapping[str, Any]
+    curve: Sequence[Mapping[str, Any]]
+
+    @property
+    def counts(self) -> Mapping[str, Any]:
+        """The manifest's counts."""
+        found: Mapping[str, Any] = self.manifest["counts"]
+        return found
+
+
+def training_runs(inputs: Mapping[str, Path]) -> list[TrainingRun]:
+    """The training runs among a stage's inputs. Raises InputError for a folder that is none."""
+    named = {name: inputs[name] for name in RUNS if name in inputs}
+    return [TrainingRun(RUNS[name], manifest_of(folder), read_curve(folder)) for name, folder in named.items()]
+
+
+def describe(
+    inputs: Mapping[str, Path],
+    before: Sequence[Path],
+    pairs: Sequence[QAPair],
+    pool: Pool,
+    runs: Sequence[TrainingRun],
+) -> dict[str, Any]:
+    """The parts of metrics.json that say what the figures rest on. Raises InputError if they can't be."""
+    manifests = [*map(manifest_of, before), *(run.manifest for run in runs)]
+    models = {name: inputs[name] for name in ("base", "trained", "reader_base", "reader_trained") if name in inputs}
+    return {
+        "stand_ins": stand_ins(pairs, models, manifests),
+        "pool": pool_facts(pool, inputs["tiles"]),
+        "questions": question_facts(pairs, gold_outside(pairs, pool), inputs.get("splits")),
+        "learning_check": learning_check(runs),
+        "provenance": provenance_of(manifests),
+    }
 
 
 def pool_facts(pool: Pool, tiles: Path) -> dict[str, int]:
@@ -41,18 +85,15 @@ def question_facts(pairs: Sequence[QAPair], outside: Collection[str], splits: Pa
     }
 
 
-def manifests_of(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """The manifests of finished stages. Raises InputError for a folder that is none."""
-    found = []
-    for folder in folders:
-        try:
-            manifest = read_manifest(folder)
-        except ValueError as error:
-            raise InputError(str(error)) from error
-        if manifest is None:
-            raise InputError(f"{folder}: wanted the folder of a finished stage, found no manifest.json")
-        found.append(manifest)
-    return found
+def manifest_of(folder: Path) -> dict[str, Any]:
+    """The manifest of a finished stage. Raises InputError for a folder that is none."""
+    try:
+        manifest = read_manifest(folder)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    if manifest is None:
+        raise InputError(f"{folder}: wanted the folder of a finished stage, found no manifest.json")
+    return manifest
 
 
 def provenance_of(manifests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -67,9 +108,7 @@ def provenance_of(manifests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
     ]
 
 
-def stand_ins(
-    pairs: Sequence[QAPair], models: Mapping[str, Path | None], manifests: Sequence[Mapping[str, Any]]
-) -> list[str]:
+def stand_ins(pairs: Sequence[QAPair], models: Mapping[str, Path], manifests: Sequence[Mapping[str, Any]]) -> list[str]:
     """A sentence for each stand-in that the figures depend on."""
     lines = []
     annotators = sorted({pair.annotator for pair in pairs if pair.annotator.partition("/")[0] == GROUNDED})
@@ -86,7 +125,7 @@ def stand_ins(
             f"The judge is the offline stand-in {GROUNDED} (in {', '.join(judged)}): rules over a tile's text, no"
             " language model."
         )
-    tiny = [name for name, folder in models.items() if folder is not None and is_tiny(folder)]
+    tiny = [name for name, folder in models.items() if is_tiny(folder)]
     if tiny:
         lines.append(
             f"The models ({', '.join(tiny)}) are tiny and start from random weights. A model of this size does not"
@@ -109,16 +148,16 @@ def is_tiny(folder: Path) -> bool:
     return False
 
 
-def learning_check(folder: Path | None) -> dict[str, Any] | None:
+def learning_check(runs: Sequence[TrainingRun]) -> dict[str, Any] | None:
     """Training recall of the run that memorises a few examples; None without one.
 
-    Raises InputError if the run didn't search its training queries.
+    Raises InputError if that run didn't search its training queries.
     """
-    if folder is None:
+    counts = next((run.counts for run in runs if run.title == RUNS["memorise_run"]), None)
+    if counts is None:
         return None
-    counts = manifests_of([folder])[0]["counts"]
     if "train_recall_at_1" not in counts:
-        raise InputError(f"{folder}: the run has no train_recall_at_1: set train_recall_every in its config")
+        raise InputError("memorise_run: the run has no train_recall_at_1: set train_recall_every in its config")
     pool = counts["train_recall_pool"]
     return {
         "recall@1": counts["train_recall_at_1"],

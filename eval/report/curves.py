@@ -1,4 +1,4 @@
-"""Figures of training runs: losses, and shares (recall, exact match, ...), each series found by its name."""
+"""Figures of training runs: losses, and recall or exact match, each series found by its name in curve.jsonl."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,30 +6,38 @@ from typing import Any
 from tilewright.eval.report.markup import Markup
 from tilewright.eval.report.plots import Line, line_chart
 
-_SHARES = ("recall", "success", "exact_match", "accuracy", "mrr")
+_SHARES = ("recall_at_1", "recall_at_10", "exact_match")  # others (recall_at_3, mrr, in-batch accuracy) are left out
 
 
-def figures_of(
-    title: str, curve: Sequence[Mapping[str, Any]], chance: Mapping[str, float] | None = None
-) -> list[Markup]:
-    """A loss chart and, if the run recorded any, a chart of shares from 0 to 1; ``chance`` {name: level} adds lines."""
-    names = sorted({name for row in curve for name, value in row.items() if _is_number(value)} - {"step"})
+def figures_of(title: str, curve: Sequence[Mapping[str, Any]], counts: Mapping[str, Any]) -> list[Markup]:
+    """A loss chart and, if the run recorded any, a chart of shares from 0 to 1 with chance as a dashed line.
+
+    ``counts`` of the run's manifest: ``{pool}_chance_at_1`` is the chance of a random ranking of that pool.
+    """
+    names = sorted({name for row in curve for name, value in row.items() if _is_number(value)})
     losses = [name for name in names if "loss" in name]
-    shares = [name for name in names if any(word in name for word in _SHARES)]
-    last = max((row["step"] for row in curve), default=0)
-    levels = [Line(name, [(0.0, level), (float(last), level)], dashed=True) for name, level in (chance or {}).items()]
+    shares = [name for name in names if name.endswith(_SHARES)]
     figures = [line_chart(f"{title}: loss", [_line(curve, name) for name in losses], "step", "loss", None)]
     if shares:
-        lines = [*[_line(curve, name) for name in shares], *levels]
-        figures.append(line_chart(f"{title}: recall and accuracy", lines, "step", "share", 1.0))
+        last = float(max(row["step"] for row in curve))
+        lines = [_line(curve, name) for name in shares]
+        for name in shares:
+            level = counts.get(name.replace("recall_at_1", "chance_at_1"))
+            if name.endswith("recall_at_1") and isinstance(level, (int, float)):
+                lines.append(Line(f"{_words(name)}, chance", [(0.0, float(level)), (last, float(level))], dashed=True))
+        what = "exact match" if all("exact_match" in name for name in shares) else "recall"
+        figures.append(line_chart(f"{title}: {what}", lines, "step", "share", 1.0))
     return figures
 
 
 def _line(curve: Sequence[Mapping[str, Any]], name: str) -> Line:
-    return Line(
-        name.replace("_", " "), [(float(row["step"]), float(row[name])) for row in curve if _is_number(row.get(name))]
-    )
+    points = [(float(row["step"]), float(row[name])) for row in curve if _is_number(row.get(name))]
+    return Line(_words(name), points)
 
 
-def _is_number(value: object) -> bool:
+def _words(name: str) -> str:
+    return name.replace("recall_at_", "Recall@").replace("_", " ")
+
+
+def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)

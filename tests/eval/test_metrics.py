@@ -11,7 +11,7 @@ from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import QAPair
 from tilewright.eval.bootstrap import ClusterBootstrap
 from tilewright.eval.metrics import COMPLETE, INCOMPLETE, RowResult, Scorer
-from tilewright.eval.questions import Pool, gold_outside, subset
+from tilewright.eval.questions import Pool, clusters, gold_outside, subset
 
 PAGE_A, PAGE_B = "a" * 16, "b" * 16
 TILES = {PAGE_A: (f"{PAGE_A}-0000-00", f"{PAGE_A}-0001-00", f"{PAGE_A}-0002-00"), PAGE_B: (f"{PAGE_B}-0000-00",)}
@@ -136,6 +136,10 @@ def test_subset_depends_on_ids_alone() -> None:
     assert subset(pairs, 99, 0, "readers") == pairs
     kept = subset([item for item in pairs if item != chosen[0]], 10, 0, "readers")
     assert set(chosen[1:]) < set(kept)
+
+
+def test_questions_without_a_page_are_clusters_of_their_own() -> None:
+    assert clusters([ON_A, pair("q1", "", ""), pair("q2", "", "")]) == [PAGE_A, "question q1", "question q2"]
 
 
 def test_nan_marks_what_does_not_count() -> None:

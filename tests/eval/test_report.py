@@ -53,12 +53,18 @@ def test_charts_are_well_formed_and_name_their_series() -> None:
 
 
 def test_curves_find_losses_and_shares_by_name() -> None:
-    curve = [{"step": 0, "validation_recall_at_1": 0.1}, {"step": 1, "loss": 3.0, "learning_rate": 0.1, "note": "x"}]
-    loss, recall = figures_of("Embedder", curve)
+    curve = [
+        {"step": 0, "validation_recall_at_1": 0.1, "validation_recall_at_3": 0.3, "validation_mrr": 0.2},
+        {"step": 1, "loss": 3.0, "learning_rate": 0.1, "note": "x"},
+    ]
+    loss, recall = figures_of("Embedder", curve, {"validation_chance_at_1": 0.05, "train_chance_at_1": 0.5})
     assert "loss: 3" in loss and "learning rate" not in loss
-    assert "validation recall at 1: 0.1" in recall
-    (only,) = figures_of("Reader", [{"step": 1, "loss": 2.0}])
+    assert "validation Recall@1: 0.1" in recall and "validation Recall@1, chance: 0.05" in recall
+    assert "Recall@3" not in recall and "mrr" not in recall and "0.5" not in recall.partition("<ul")[2]
+    (only,) = figures_of("Reader", [{"step": 1, "loss": 2.0}], {})
     assert "Reader: loss" in only
+    _, matches = figures_of("Reader", [{"step": 1, "loss": 2.0, "validation_exact_match": 0.25}], {})
+    assert "Reader: exact match" in matches and "validation exact match: 0.25" in matches
 
 
 class Pictures(TileStore):
