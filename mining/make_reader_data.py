@@ -166,7 +166,8 @@ def make_reader_data(config: Config, inputs: Inputs, out: Path) -> Counts:
 
     everything = [pair for split in SPLITS for pair in pairs[split]]
     found = process_items("make_reader_data", everything, lambda pair: pair.query_id, work, out)
-    return {split: _write(pairs[split], found, config, out / f"{split}.jsonl") for split in SPLITS}
+    counts = {split: _write(pairs[split], found, config, out / f"{split}.jsonl") for split in SPLITS}
+    return {f"{split}_examples": counts[split]["examples"] for split in SPLITS} | counts
 
 
 def _sample(pairs: list[QAPair], limit: int | None, seed: int) -> list[QAPair]:
@@ -224,11 +225,14 @@ def _write(pairs: Sequence[QAPair], found: dict[str, Any], config: Config, path:
         examples.append(example)
         short += len(example.tile_ids) < row.k
         added += not row.gold_absent and (entry["positive_rank"] is None or entry["positive_rank"] > row.k)
-    shown = [example for example in examples if example.gold_position is not None]
+    positions: dict[str, Counter[str]] = {}
+    for example in examples:
+        if example.gold_position is not None:
+            positions.setdefault(f"of {len(example.tile_ids)}", Counter())[str(example.gold_position)] += 1
     return {
         "pairs": len(pairs),
         "examples": write_jsonl(path, examples),
-        "gold_absent": len(examples) - len(shown),
+        "gold_absent": sum(example.gold_position is None for example in examples),
         "gold_added": added,
         "fewer_tiles_than_k": short,
         "dropped_no_tile_to_show": dropped,
@@ -236,7 +240,7 @@ def _write(pairs: Sequence[QAPair], found: dict[str, Any], config: Config, path:
         "natural_rank_of_gold": dict(sorted(ranks.items())),
         "tiles_shown": dict(sorted(Counter(str(len(example.tile_ids)) for example in examples).items())),
         "compression": dict(sorted(Counter(f"{example.compression:g}" for example in examples).items())),
-        "gold_position": dict(sorted(Counter(str(example.gold_position) for example in shown).items())),
+        "gold_position": {k: dict(sorted(counts.items())) for k, counts in sorted(positions.items())},
     }
 
 
