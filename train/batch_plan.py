@@ -39,7 +39,8 @@ class BatchPlan:
     """The batches of a run.
 
     ``hard_negatives``: how many of each example's negatives join, hardest first (None: all). ``random_tiles`` more
-    candidates a batch are drawn from ``pool`` (training tiles). Raises InputError without examples or for a query id that occurs twice.
+    candidates a batch are drawn from ``pool`` (training tiles). Raises InputError without examples or for a query id
+    that occurs twice.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ class Config:
     (by ``validation_metric``) or the last ones; ``patience``: stop after so many validations without a better one.
     ``train_recall_every``: steps between searches of ``train_recall_queries`` training queries among all tiles of
     training pages. ``cache_mib``: patches of tiles kept in memory. ``threads``: of torch (none: its default); a
-    resumed run is byte-identical on the same number.
+    resumed run is byte-identical on the same number. ``precision``: of frozen weights; adapters are float32 always.
     """
 
     out: Path
@@ -57,19 +57,20 @@ class Config:
     save_every: int
     keep: Literal["best", "last"]
     validation_metric: Literal["recall_at_1", "recall_at_3", "recall_at_10", "mrr"]
+    validation_queries: int
+    train_recall_every: int | None
+    cache_mib: int
+    threads: int | None
     model: Path = input_path()
     examples: Path = input_path()
     tiles: Path = input_path()
     validation: Path = input_path()
     splits: Path = input_path()
     adapters: dict[str, LoraGroup] = field(default_factory=dict)
-    validation_queries: int = 500
-    train_recall_every: int | None = None
     train_recall_queries: int = 64
     limit_examples: int | None = None
     patience: int | None = None
-    cache_mib: int = 0
-    threads: int | None = None
+    precision: Literal["float32", "bfloat16"] = "float32"
 
     def __post_init__(self) -> None:
         positive = ("steps", "batch_size", "validate_every", "save_every", "validation_queries", "train_recall_queries")
@@ -80,6 +81,8 @@ class Config:
             raise ValueError(f"warmup_steps: wanted 0 to steps ({self.steps}), found {self.warmup_steps}")
         if (self.trainable == "adapters") != bool(self.adapters):
             raise ValueError("adapters: wanted LoRA groups with `trainable: adapters`, and none with `trainable: full`")
+        if (self.trainable, self.precision) == ("full", "bfloat16"):
+            raise ValueError("precision: wanted float32 with `trainable: full`: updates get lost in bfloat16 weights")
 
 
 def train_embedder(config: Config, inputs: Inputs, out: Path) -> Counts:
@@ -98,7 +101,7 @@ def train_embedder(config: Config, inputs: Inputs, out: Path) -> Counts:
         )
         if config.keep == "best" and not data.validation.queries:
             raise InputError(f"{inputs['validation']}: no validation questions: wanted some, or `keep: last`")
-        encoder = load_encoder(inputs["model"], device=device)
+        encoder = load_encoder(inputs["model"], device=device, dtype=getattr(torch, config.precision))
         run = Run(config, data, encoder, out, rank, world)
         run.train(stop)
         return run.finish()
@@ -126,6 +129,7 @@ class Run:
         )
         self.position, self.curve = training_checkpoint.load_resume(out, self.weights, self.optimizer)
         if rank == 0:
+            training_checkpoint.drop_best_after(out, self.position.step)
             training_checkpoint.write_curve(out / training_checkpoint.CURVE, self.curve)
 
     def train(self, stop: StopRequest) -> None:

@@ -100,10 +100,14 @@ def load_resume(
         del values["best_value"]
     _load_weights(folder, weights)
     optimizer.load_state_dict(state)
-    for step in _steps(out / BEST):
-        if step > values["step"]:  # of updates that are made again
-            shutil.rmtree(out / BEST / f"step-{step}")
     return from_json(Position, values, str(folder / POSITION)), [json.loads(line) for line in lines]
+
+
+def drop_best_after(out: Path, step: int) -> None:
+    """Drop best weights of later steps: their updates are made again."""
+    for later in _steps(out / BEST):
+        if later > step:
+            shutil.rmtree(out / BEST / f"step-{later}")
 
 
 def write_curve(path: Path, curve: list[dict[str, Any]]) -> None:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import torch
 from torch import Tensor
@@ -86,5 +87,6 @@ def chance(pool: Pool, k: int) -> float:
     """Recall at ``k`` of a random order of the pool's tiles: 1 - C(P - r, k) / C(P, k), averaged over the queries."""
     count = len(pool.tile_ids)
     found = [len(set(pool.relevant[query]) & set(pool.tile_ids)) for query in pool.queries]
-    misses = [math.comb(count - right, min(k, count)) / math.comb(count, min(k, count)) for right in found]
-    return 1 - sum(misses) / len(misses) if misses else 0.0
+    shown = min(k, count)
+    misses = [Fraction(math.comb(count - right, shown), math.comb(count, shown)) for right in found]
+    return float(1 - sum(misses) / len(misses)) if misses else 0.0

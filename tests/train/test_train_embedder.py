@@ -65,6 +65,7 @@ class Inputs:
             "save_every": 3,
             "keep": "best",
             "validation_metric": "mrr",
+            "validation_queries": 100,
             "train_recall_every": 4,
             "threads": 1,
             "cache_mib": 64,
@@ -145,11 +146,14 @@ def test_the_best_validation_is_kept_and_the_checkpoint_is_it(finished: Path, in
 
 
 def test_it_learns_and_keep_last_is_the_last(inputs: Inputs, tmp_path: Path) -> None:
-    """Six tiles told apart by ten questions, from random weights."""
-    run_stage(STAGE, inputs.config(tmp_path / "out", keep="last", steps=40, validate_every=40, random_tiles=6))
-    counts, curve = counts_of(tmp_path / "out"), curve_of(tmp_path / "out")
-    assert counts["kept_step"] == 40 and counts["train_recall_at_1"] == curve[-1]["train_recall_at_1"] >= 0.9
-    assert counts["before"]["train_recall_at_1"] <= 0.5 and curve[-1]["loss"] < 0.5 * curve[1]["loss"]
+    """Ten questions and six tiles from random weights: found in a minute of toy training, not before."""
+    loss = LossConfig(0.05, learn_temperature=False)
+    options = {"batch_size": 10, "learning_rate": 1e-3, "warmup_steps": 5, "loss": loss, "hard_negatives": 0}
+    config = inputs.config(tmp_path / "out", keep="last", steps=40, validate_every=40, train_recall_every=40, **options)
+    run_stage(STAGE, config)
+    counts, curve = counts_of(config.out), curve_of(config.out)
+    assert counts["kept_step"] == 40 and counts["train_recall_at_1"] == curve[-1]["train_recall_at_1"] >= 0.6
+    assert counts["before"]["train_recall_at_1"] <= 0.3 and curve[-1]["loss"] < 0.5 * curve[1]["loss"]
     assert counts["train_recall_pool"] == {"queries": 10, "tiles": 6, "pages": 6}
 
 
@@ -180,7 +184,7 @@ def killed() -> None:
     [
         (Run, "record", 1),  # before the first update
         (Run, "record", 6),  # between two saves
-        (train_embedder.training_checkpoint, "save_best", 2),  # best weights of a step that is made again
+        (train_embedder.training_checkpoint, "save_best", 1),  # best weights of a step that is made again
         (train_embedder.training_checkpoint, "save_resume", 2),
         (train_embedder, "save_encoder", 1),  # all but the manifest is written
     ],
@@ -255,10 +259,11 @@ def test_patience_ends_a_run_that_gets_no_better(inputs: Inputs, tmp_path: Path)
     assert counts_of(config.out)["steps"] == 3 and counts_of(config.out)["kept_step"] == 1
 
 
-def test_adapters_train_and_load(inputs: Inputs, tmp_path: Path) -> None:
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_adapters_train_and_load(precision: str, inputs: Inputs, tmp_path: Path) -> None:
     groups = {"llm_attn": LoraGroup(2, 4), "vit_attn": LoraGroup(4, 4), "vit_mlp": LoraGroup(2, 2)}
     config = inputs.config(tmp_path / "out", trainable="adapters", adapters=groups, steps=3, keep="last")
-    run_stage(STAGE, config)
+    run_stage(STAGE, dataclasses.replace(config, precision=precision))
     counts = counts_of(config.out)
     assert counts["trainable_by_group"].keys() == groups.keys()
     assert counts["trainable_parameters"] == sum(counts["trainable_by_group"].values()) < 100_000
@@ -355,6 +360,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(inputs: Inputs, tmp_path: Path)
         ({"warmup_steps": 9}, "warmup_steps: wanted 0 to steps"),
         ({"trainable": "adapters"}, "LoRA groups"),
         ({"adapters": {"llm_attn": LoraGroup(2, 2)}}, "none with `trainable: full`"),
+        ({"precision": "bfloat16"}, "wanted float32 with `trainable: full`"),
     ],
 )
 def test_contradictory_configs_are_refused(
