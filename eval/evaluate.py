@@ -5,6 +5,7 @@ Writes metrics.json, runs/{row}.trec, qrels_tiles.trec, qrels_pages.trec, record
 
 import dataclasses
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any, Literal
 
 import torch
 
+from tilewright.configs.digests import LOGS
 from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main, write_atomically
 from tilewright.data_gen.records import QAPair
 from tilewright.data_gen.tile_store import TileStore
@@ -106,8 +108,13 @@ def evaluate(config: Config, inputs: Inputs, out: Path) -> Counts:
     )
     with _threads(config.threads):
         missing = _missing_tools(config, context)
-        results = {name: ROWS[name].run(context) for name in config.rows if name not in missing}
-        grid = _read(config, inputs, context, results, urls)
+        results = {}
+        for name in config.rows:
+            if name not in missing:
+                with _timed(out, name):
+                    results[name] = ROWS[name].run(context)
+        with _timed(out, "readers"):
+            grid = _read(config, inputs, context, results, urls)
     metrics = {
         "schema": STAGE.schema,
         "settings": _settings(config),
@@ -220,6 +227,17 @@ def _counts(metrics: Mapping[str, Any]) -> Counts:
             if row["status"] != NOT_RUN
         },
     }
+
+
+@contextmanager
+def _timed(out: Path, part: str) -> Iterator[None]:
+    """Add a line to logs/timings.jsonl: how long a part of this run took (a resumed one skips what was finished)."""
+    started = time.monotonic()
+    yield
+    path = out / LOGS / "timings.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"part": part, "seconds": round(time.monotonic() - started, 3)}) + "\n")
 
 
 @contextmanager
