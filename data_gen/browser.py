@@ -2,14 +2,16 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
 import shutil
 import sys
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -19,6 +21,7 @@ from tilewright.configs.errors import UserError
 from tilewright.data_gen.images import decode_image
 from tilewright.data_gen.tiles import TileBox
 
+T = TypeVar("T")
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
     "--disable-gpu",
@@ -33,7 +36,12 @@ FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND",
 )
 POLL_S = 0.02
+CLOSE_TIMEOUT_S = 10.0
 _SIZE = "() => JSON.stringify([document.documentElement.scrollWidth, document.documentElement.scrollHeight])"
+_LEFT_END = """() => {
+  scrollTo({left: -1e7, top: 0, behavior: "instant"});
+  return JSON.stringify(Math.round(scrollX));
+}"""
 _SCROLL = """() => {
   scrollTo({left: %d, top: %d, behavior: "instant"});
   return JSON.stringify([Math.round(scrollX), Math.round(scrollY)]);
@@ -42,6 +50,10 @@ _LAZY_IMAGES = """() => {
   for (const image of document.images) if (image.loading === "lazy") image.loading = "eager";
   return JSON.stringify([...document.images].every((image) => image.complete));
 }"""
+
+
+class BrowserCrashError(RuntimeError):
+    """A page's process, or the whole browser, died under our hands."""
 
 
 class BrowserMissingError(UserError, RuntimeError):
@@ -56,6 +68,7 @@ class OpenPage:
     session: Any
     viewport_px: tuple[int, int]
     size_px: tuple[int, int] = (0, 0)
+    left_px: int = 0  # where a page begins: below 0 if it is written from right to left and wider than the window
     refused: int = 0
     navigated: bool = False
 
@@ -90,7 +103,8 @@ class OpenPage:
         width, height = self.viewport_px
         for y in range(box.y_px, box.y_px + box.height_px, height):
             for x in range(box.x_px, box.x_px + box.width_px, width):
-                left, top = await self.read(_SCROLL % (x, y))
+                left, top = await self.read(_SCROLL % (x + self.left_px, y))
+                left -= self.left_px
                 right = min(x + width, box.x_px + box.width_px)
                 bottom = min(y + height, box.y_px + box.height_px)
                 if not (left <= x and right <= left + width and top <= y and bottom <= top + height):
@@ -102,7 +116,7 @@ class OpenPage:
         return picture
 
     async def _capture_by_clip(self, box: TileBox) -> Image.Image:
-        clip = {"x": box.x_px, "y": box.y_px, "width": box.width_px, "height": box.height_px, "scale": 1}
+        clip = {"x": box.x_px + self.left_px, "y": box.y_px, "width": box.width_px, "height": box.height_px, "scale": 1}
         await self.read(_SCROLL % (0, 0))
         picture = await self._screenshot({"clip": clip, "captureBeyondViewport": True})
         if picture.size != (box.width_px, box.height_px):
@@ -123,6 +137,7 @@ class Browser:
         self._playwright: Any = None
         self._browser: Any = None
         self._context: Any = None
+        self._crashed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         try:
@@ -147,6 +162,7 @@ class Browser:
     async def start(self) -> None:
         """Start the browser, or start it anew after a crash. Raises BrowserMissingError."""
         await self._close_browser()
+        self._crashed.clear()
         self._browser = await _launch(self._playwright)
         width, height = self._viewport_px
         self._context = await self._browser.new_context(
@@ -162,15 +178,30 @@ class Browser:
             timezone_id="UTC",
         )
 
+    async def guarded(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        """The result of ``work`` on a page. Raises TimeoutError, or BrowserCrashError (a dead page answers nothing)."""
+        working, crash = asyncio.ensure_future(work), asyncio.ensure_future(self._crashed.wait())
+        try:
+            await asyncio.wait({working, crash}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            raise BrowserCrashError("the page crashed") if crash.done() else TimeoutError
+        finally:
+            for task in (working, crash):
+                task.cancel()
+            await asyncio.gather(working, crash, return_exceptions=True)
+
     async def open(self, path: Path, timeout_s: float) -> OpenPage:
         """Lay out the HTML file ``path``. Raises playwright's Error if it can't be loaded in time."""
         page = await self._context.new_page()
+        page.on("crash", lambda _: self._crashed.set())
         opened = OpenPage(page, await self._context.new_cdp_session(page), self._viewport_px)
         await page.route("**/*", lambda route: self._decide(route, opened))
         await page.goto(path.resolve().as_uri(), wait_until="load", timeout=timeout_s * 1000)
         await opened.load_lazy_images()
         width, height = await opened.read(_SIZE)
         opened.size_px = (width, height)
+        opened.left_px = await opened.read(_LEFT_END)
         return opened
 
     async def _decide(self, route: Any, opened: OpenPage) -> None:
@@ -191,7 +222,8 @@ class Browser:
 
     async def _close_browser(self) -> None:
         if self._browser is not None:
-            await self._browser.close()
+            with contextlib.suppress(TimeoutError):  # one that hangs is left to die with its driver
+                await asyncio.wait_for(self._browser.close(), CLOSE_TIMEOUT_S)
             self._browser = None
 
 

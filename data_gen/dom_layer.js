@@ -2,7 +2,10 @@
 // Evaluated by data_gen/dom_layer.py, which documents the result. Runs although the page's own scripts are off.
 () => {
   const round = (value) => Math.round(value * 64) / 64; // Chromium lays out in 1/64 px
-  const box = (rect) => [round(rect.left + scrollX), round(rect.top + scrollY), round(rect.width), round(rect.height)];
+  scrollTo({ left: -1e7, top: 0, behavior: "instant" });
+  const originX = Math.round(scrollX); // below 0 where a right-to-left page reaches out to the left
+  scrollTo({ left: 0, top: 0, behavior: "instant" });
+  const box = (rect) => [round(rect.left + scrollX - originX), round(rect.top + scrollY), round(rect.width), round(rect.height)];
   const tidy = (text) => (text || "").replace(/\s+/g, " ").trim();
   const HEADINGS = /^H[1-6]$/;
   const SILENT = new Set(["SCRIPT", "STYLE", "NOSCRIPT", "TEMPLATE", "HEAD", "TITLE", "SVG", "OBJECT", "IFRAME", "SELECT", "TEXTAREA"]);
@@ -191,9 +194,14 @@
   endWord();
 
   const root = document.documentElement;
-  if (body && !drawn && (body.clientHeight > 0 || words.length)) drawn = true;
+  const bodyStyle = body ? getComputedStyle(body) : null;
+  if (words.length || (body && bodyStyle.backgroundImage !== "none" && body.clientHeight > 0)) drawn = true;
   const full = Math.max(root.scrollHeight, body ? body.scrollHeight : 0);
-  const content = Math.max(root.getBoundingClientRect().bottom + scrollY, bottom);
+  // without a doctype the body fills the window: then only what stands in it tells the height
+  const quirks = document.compatMode === "BackCompat";
+  const below = quirks && body ? parseFloat(bodyStyle.marginBottom) + parseFloat(bodyStyle.paddingBottom) : 0;
+  const wordsEnd = words.reduce((end, word) => Math.max(end, word[2] + word[4]), 0);
+  const content = Math.max(quirks ? 0 : root.getBoundingClientRect().bottom + scrollY, Math.max(bottom, wordsEnd) + below);
   const bases = [...document.querySelectorAll("base[href]")].map((base) => base.getAttribute("href"));
   return JSON.stringify({
     width_px: Math.max(root.scrollWidth, innerWidth),

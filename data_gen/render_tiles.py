@@ -168,8 +168,9 @@ class _Renderer:
         reason = ""
         for _ in range(ATTEMPTS):
             try:
-                return await asyncio.wait_for(self._render(browser, page), self._config.page_timeout_s)
+                return await browser.guarded(self._render(browser, page), self._config.page_timeout_s)
             except ItemError as error:
+                await browser.start()  # its page is still open
                 return error
             except TimeoutError:
                 await browser.start()

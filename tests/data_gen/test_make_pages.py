@@ -49,7 +49,8 @@ def folder_config(folder: Path, out: Path, **options: object) -> Config:
 def test_pages_of_a_dump(write_dump: Dump, tmp_path: Path) -> None:
     dump = write_dump(
         {
-            "Ada": "{{Infobox person| name = Ada | born_in = [[London]]}}\n'''Ada''' <ref>r</ref>wrote\n* one\n* {{odd}}two",
+            "Ada": "{{Infobox person| name = Ada | born_in = [[London]]}}\n"
+            "'''Ada''' <ref>r</ref>wrote\n* one\n* {{odd}}two",
             "R": "#REDIRECT [[Ada]]",
         }
     )

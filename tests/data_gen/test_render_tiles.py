@@ -1,0 +1,439 @@
+"""render_tiles in a real Chromium: bad pages, text and boxes, refusals, crashes, kill and resume."""
+
+import base64
+import dataclasses
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image, ImageChops
+
+from tilewright.configs.digests import output_digests
+from tilewright.configs.errors import InputError
+from tilewright.configs.load import load
+from tilewright.configs.stage import StageError, run_stage
+from tilewright.data_gen.browser import Browser, OpenPage
+from tilewright.data_gen.images import image_sha256
+from tilewright.data_gen.records import Page, Tile, read_jsonl, write_jsonl
+from tilewright.data_gen.render_tiles import STAGE, Config, choose_tiles, tile_shares
+from tilewright.data_gen.tile_store import TileStore
+from tilewright.data_gen.tiles import tile_boxes, tile_id
+from tilewright.data_gen.urls import page_id
+
+pytestmark = pytest.mark.browser
+STYLE = "<!doctype html><style>body{margin:0;font:14px/20px 'Liberation Sans',sans-serif}p,ul,table{margin:0}</style>"
+
+
+def png(color: str, size: tuple[int, int]) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", size, color).save(buffer, format="PNG")
+    return buffer.getvalue()
+
+
+DATA_URI = "data:image/png;base64," + base64.b64encode(png("red", (50, 40))).decode()
+PAGES = {
+    "text": STYLE + "<h1>Head</h1><p>One <b>b</b>old H<sub>2</sub>O <a href='../up?q=1#f'>the\n link</a></p>",
+    "image_only": f"<!doctype html><body style='margin:0'><img src='{DATA_URI}' style='display:block'>",
+    "no_body": "<title>Only a head</title>",
+    "bare_text": "just words, no markup",
+    "zero_height": "<!doctype html><body style='margin:0'><div style='display:none'>hidden</div>",
+    "frameset": "<frameset cols='50%,50%'><frame src='a.html'></frameset>",
+    "empty": "",
+    "remote": STYLE + "<link rel=stylesheet href='https://example.com/x.css'>"
+    "<meta http-equiv=refresh content='0;url=https://example.com/'>"
+    "<style>@import url(http://example.com/y.css); @font-face{font-family:f;src:url(https://example.com/f.woff)}"
+    "p{font-family:f,sans-serif}</style><p>still here</p><img src='https://example.com/i.png'>"
+    "<iframe src='http://example.com/'></iframe><img src='/etc/hostname'><img src='../../outside.png'>",
+    "script": STYLE
+    + "<p id=p>before</p><script>document.getElementById('p').textContent='after'</script><noscript>none</noscript>",
+    "hidden": STYLE + "<p>seen <span style='visibility:hidden'>ghost</span><span style='display:none'>gone</span>"
+    "<span style='opacity:0'>clear</span>"
+    "<span style='position:absolute;width:1px;height:1px;overflow:hidden'>reader</span></p>"
+    "<style>x{}</style><textarea>typed</textarea>",
+    "wide": STYLE + "<div style='width:1200px;height:300px;background:linear-gradient(90deg,red,blue)'>wide</div>",
+    "barely_wide": STYLE + "<div style='width:900px;height:100px;background:#0f0'></div>",
+    "tail": STYLE + "<div style='height:2075px;background:linear-gradient(red,blue)'></div>",
+    "fixed": STYLE + "<div style='position:fixed;top:0;left:0;width:40px;height:40px;background:#0f0'></div>"
+    "<div style='height:3000px'></div><p>end</p>",
+    "viewport_units": STYLE + "<div style='height:100vh;background:#eef'></div><p>below</p>",
+    "lazy": STYLE + f"<div style='height:6000px'></div><img loading=lazy src='{DATA_URI}' style='display:block'>",
+    "inner_scroll": "<!doctype html><style>html,body{height:100%;margin:0;overflow:hidden}"
+    "div{height:100%;overflow:auto}</style><div><p style='height:5000px'>inside</p></div>",
+    "smooth": STYLE.replace("body{", "html{scroll-behavior:smooth}body{") + "<p style='height:5000px'>a</p><p>z</p>",
+    "rtl": STYLE.replace("<style>", "<html dir=rtl><style>")
+    + "<p>שלום עולם 🙂 مرحبا</p><div style='width:2000px;background:linear-gradient(90deg,red,blue)'>רחב</div>",
+    "long": STYLE + "".join(f"<p>row {number}</p>" for number in range(1000)),
+}
+ODD_TITLES = ("../../x", "a/b", "q\"uo'te", "🙂", "שלום")
+PAGES |= dict.fromkeys(ODD_TITLES, PAGES["text"])
+TABLES = (
+    STYLE
+    + """<h2>Sec <i>tion</i></h2>
+<table class="infobox vcard"><tr><th colspan=2>Ada</th></tr>
+<tr><th>Born</th><td>10 December 1815<br>London</td></tr></table>
+<ul><li>first<ul><li>inner</li></ul></li></ul>
+<table><caption>Cap</caption>
+<tr><th colspan=3>Title</th></tr>
+<tr><th rowspan=2>Year</th><th colspan=2>Score</th></tr><tr><th>Home</th><th>Away</th></tr>
+<tr><td rowspan=2>1999</td><td>3</td><td><ul><li>1</li></ul></td></tr>
+<tr><td>7</td><td>5 <p>five</p></td></tr></table>
+<p>In <math><mi>x</mi><mo>=</mo><mn>2</mn></math> math</p>"""
+)
+
+
+def write_pages(folder: Path, pages: dict[str, str]) -> Path:
+    """A make_pages folder of {title: HTML}; a page's URL is https://example.com/dir/{title}."""
+    (folder / "html").mkdir(parents=True)
+    records = []
+    for name, html in pages.items():
+        url = f"https://example.com/dir/{name}"
+        identifier = page_id(url)
+        (folder / "html" / f"{identifier}.html").write_text(html, encoding="utf-8")
+        records.append(Page(identifier, url, name, f"html/{identifier}.html", "html_folder"))
+    write_jsonl(folder / "pages.jsonl", records)
+    return folder
+
+
+def make_config(pages: Path, out: Path, **options: Any) -> Config:
+    chosen: dict[str, Any] = {"workers": 2, "max_tiles": None, "max_tiles_per_page": None} | options
+    return Config(pages=pages, out=out, **chosen)
+
+
+class Rendered:
+    """A finished render: its manifest's counts, pages by title, tiles by title in order."""
+
+    def __init__(self, config: Config) -> None:
+        self.counts = run_stage(STAGE, config)["counts"]
+        self.out = config.out
+        self.pages = {page.title: page for page in read_jsonl(config.out / "pages.jsonl", Page)}
+        self.store = TileStore.open(config.out)
+        self.tiles: dict[str, list[Tile]] = {}
+        for tile in self.store:
+            self.tiles.setdefault(tile.title, []).append(tile)
+
+    def picture(self, title: str) -> Image.Image:
+        """All tiles of a page put together where they say they lie."""
+        page = self.pages[title]
+        whole = Image.new("RGB", (page.width_px, page.height_px), "magenta")
+        for tile in self.tiles[title]:
+            whole.paste(self.store.image(tile.tile_id), (tile.x_px, tile.y_px))
+        return whole
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    folder = tmp_path_factory.mktemp("render")
+    (folder / "outside.png").write_bytes(png("red", (9, 9)))
+    pages = write_pages(folder / "pages", PAGES | {"tables": TABLES})
+    return Rendered(make_config(pages, folder / "tiles"))
+
+
+def test_counts_and_what_has_no_height(rendered: Rendered) -> None:
+    dropped = {"zero_height", "no_body", "empty", "frameset"} - rendered.pages.keys()
+    assert {"zero_height", "no_body", "empty"} <= dropped
+    assert rendered.counts["dropped_zero_height"] == len(dropped)
+    assert rendered.counts["failed"] == 0
+    assert rendered.counts["pages"] == len(PAGES) + 1 - len(dropped) == rendered.counts["pages_complete"]
+    assert rendered.counts["tiles"] == rendered.counts["tiles_of_whole_corpus"] == len(rendered.store)
+    assert rendered.counts["pages_whose_height_changed"] == 0
+
+
+def test_tiles_cover_their_page_and_match_their_records(rendered: Rendered) -> None:
+    for title, page in rendered.pages.items():
+        boxes = tile_boxes(page.width_px, page.height_px)
+        tiles = rendered.tiles[title]
+        assert [(t.row, t.column, t.x_px, t.y_px, t.width_px, t.height_px) for t in tiles] == [
+            dataclasses.astuple(box) for box in boxes
+        ]
+        assert page.tile_count == len(tiles) and page.complete
+        for tile in tiles:
+            image = rendered.store.image(tile.tile_id)
+            assert image.size == (tile.width_px, tile.height_px)
+            assert tile.image_sha256 == image_sha256(image)
+            assert tile.tile_id == tile_id(page.page_id, tile.row, tile.column)
+            assert (tile.url, tile.page_id) == (page.url, page.page_id)
+
+
+def test_text_words_and_links(rendered: Rendered) -> None:
+    (tile,) = rendered.tiles["text"]
+    assert tile.text == "Head\nOne bold H2O the link"
+    assert [word.text for word in tile.words] == ["Head", "One", "bold", "H2O", "the", "link"]
+    assert [block.kind for block in tile.blocks] == ["heading", "paragraph"]
+    assert tile.blocks[1].section == "Head" and tile.blocks[1].whole
+    (link,) = tile.links
+    assert (link.href, link.anchor) == ("https://example.com/up?q=1#f", "the link")
+    image = rendered.store.image(tile.tile_id).convert("L")
+    for word in tile.words:  # ink lies where the boxes say
+        box = (word.x_px, word.y_px, word.x_px + word.width_px, word.y_px + word.height_px)
+        assert image.crop(tuple(round(edge) for edge in box)).getextrema()[0] < 128
+
+
+def test_image_only_page_has_empty_text(rendered: Rendered) -> None:
+    (tile,) = rendered.tiles["image_only"]
+    assert (tile.text, tile.words, tile.blocks) == ("", (), ())
+    assert (tile.width_px, tile.height_px) == (875, 40)
+    assert rendered.store.image(tile.tile_id).getpixel((10, 10)) == (255, 0, 0)
+
+
+def test_html_without_a_body(rendered: Rendered) -> None:
+    (tile,) = rendered.tiles["bare_text"]
+    assert tile.text == "just words, no markup"
+    assert tile.height_px < 64
+
+
+def test_nothing_leaves_the_machine_or_the_folder(rendered: Rendered) -> None:
+    assert rendered.tiles["remote"][0].text == "still here"
+    assert rendered.counts["requests_refused"] >= 6
+
+
+def test_scripts_do_not_run(rendered: Rendered) -> None:
+    assert "before" in rendered.tiles["script"][0].text and "after" not in rendered.tiles["script"][0].text
+
+
+def test_hidden_text_is_not_text(rendered: Rendered) -> None:
+    assert rendered.tiles["hidden"][0].text == "seen"
+
+
+def test_wide_pages_lose_no_column(rendered: Rendered) -> None:
+    assert rendered.pages["wide"].width_px == 1200
+    assert [tile.width_px for tile in rendered.tiles["wide"]] == [875, 325]
+    row = np.asarray(rendered.picture("wide"))[150, :, 0].astype(float)
+    assert np.abs(row - 255 * (1 - (np.arange(1200) + 0.5) / 1200)).max() < 2  # the gradient, dithered
+    assert rendered.tiles["wide"][1].words == ()
+    assert [tile.width_px for tile in rendered.tiles["barely_wide"]] == [900]
+    assert rendered.picture("barely_wide").getpixel((899, 50)) == (0, 255, 0)
+
+
+def test_a_short_rest_joins_the_tile_above(rendered: Rendered) -> None:
+    assert [tile.height_px for tile in rendered.tiles["tail"]] == [1024, 1051]
+    column = np.asarray(rendered.picture("tail"))[:, 5, 2].astype(float)
+    assert np.abs(column - 255 * (np.arange(2075) + 0.5) / 2075).max() < 2
+
+
+def test_what_is_fixed_to_the_window_shows_once(rendered: Rendered) -> None:
+    green = [
+        tile.row for tile in rendered.tiles["fixed"] if rendered.store.image(tile.tile_id).getpixel((5, 5))[0] == 0
+    ]
+    assert green == [0]
+    assert rendered.tiles["fixed"][-1].text == "end"
+
+
+def test_window_units_keep_their_size(rendered: Rendered) -> None:
+    assert rendered.pages["viewport_units"].height_px == 1044
+
+
+def test_lazy_images_are_there(rendered: Rendered) -> None:
+    assert rendered.pages["lazy"].height_px == 6040
+    assert rendered.picture("lazy").getpixel((10, 6020)) == (255, 0, 0)
+
+
+def test_scrolling_styles_do_not_shift_pictures(rendered: Rendered) -> None:
+    assert [tile.text for tile in rendered.tiles["smooth"] if tile.text] == ["a", "z"]
+    last = rendered.tiles["smooth"][-1]
+    assert rendered.store.image(last.tile_id).convert("L").getextrema()[0] < 128
+    assert rendered.tiles["inner_scroll"][0].text == "inside"
+
+
+def test_right_to_left(rendered: Rendered) -> None:
+    assert "".join(tile.text for tile in rendered.tiles["rtl"]) == "שלום עולם 🙂 مرحبا\nרחב"
+    assert rendered.pages["rtl"].width_px == 2000
+    row = np.asarray(rendered.picture("rtl"))[39, :, 0].astype(float)
+    assert np.abs(row - 255 * (1 - (np.arange(2000) + 0.5) / 2000)).max() < 2
+
+
+def test_pages_longer_than_a_texture(rendered: Rendered) -> None:
+    assert rendered.pages["long"].height_px == 20_000
+    tiles = rendered.tiles["long"]
+    assert len(tiles) == len(tile_boxes(875, 20_000))
+    rows = [line for tile in tiles for line in tile.text.split("\n")]
+    assert rows == [f"row {number}" for number in range(1000)]
+    picture = rendered.picture("long").convert("L")
+    for number in (0, 51, 819, 999):  # 819: beyond 16,384 px
+        assert picture.crop((0, 20 * number, 60, 20 * number + 20)).getextrema()[0] < 128
+
+
+def test_table_rows_know_their_labels(rendered: Rendered) -> None:
+    blocks = {block.text: block for block in rendered.tiles["tables"][0].blocks}
+    assert blocks["Ada"].kind == "heading"
+    born = blocks["Born 10 December 1815 London"]
+    assert (born.kind, born.cells, born.caption) == ("infobox_row", ("Born", "10 December 1815 London"), "Ada")
+    assert blocks["Cap"].kind == "caption"
+    first = blocks["1999 3 1"]
+    assert (first.kind, first.cells, first.labels) == (
+        "table_row",
+        ("1999", "3", "1"),
+        ("Year", "Score Home", "Score Away"),
+    )
+    second = blocks["7 5 five"]
+    assert (second.cells, second.labels) == (("7", "5 five"), ("Score Home", "Score Away"))
+    assert (second.caption, second.section) == ("Cap", "Sec tion")
+    assert blocks["Year Score"].labels == ("", "")
+    assert blocks["first"].kind == blocks["inner"].kind == "list_item"
+    assert blocks["In x=2 math"].kind == "paragraph"
+
+
+def test_evidence_has_all_kinds(rendered: Rendered) -> None:
+    evidence = rendered.tiles["tables"][0].evidence_px
+    assert all(evidence[kind] > 0 for kind in ("infobox", "table", "list", "paragraph"))
+    assert sum(evidence.values()) <= 875 * 1024
+
+
+def test_clip_and_scroll_take_the_same_picture(tmp_path: Path) -> None:
+    import asyncio
+
+    pages = write_pages(tmp_path / "pages", {"a": TABLES + "<p>x</p>" * 200})
+    (page,) = read_jsonl(pages / "pages.jsonl", Page)
+
+    async def both() -> list[tuple[Image.Image, Image.Image]]:
+        async with Browser(pages, (875, 1024)) as browser:
+            opened = await browser.open(pages / page.html_path, 30)
+            boxes = tile_boxes(875, opened.size_px[1])
+            return [
+                (await opened.capture(box, by_scrolling=True), await opened.capture(box, by_scrolling=False))
+                for box in boxes
+            ]
+
+    pairs = asyncio.run(both())
+    assert len(pairs) > 3
+    assert all(ImageChops.difference(*pair).getbbox() is None for pair in pairs)
+
+
+def test_shares_and_choices_are_digests_not_positions() -> None:
+    ids = [page_id(f"https://example.com/{number}") for number in range(10)]
+    shares = tile_shares(ids, 25, None, 0)
+    assert sum(share or 0 for share in shares.values()) == 25 and set(shares.values()) == {2, 3}
+    assert tile_shares(ids[::-1], 25, None, 0) == shares
+    assert set(tile_shares(ids, None, None, 0).values()) == {None}
+    assert set(tile_shares(ids, 100, 4, 0).values()) == {4}
+    assert sorted(share or 0 for share in tile_shares(ids, 3, None, 0).values()) == [0] * 7 + [1] * 3
+    boxes = tile_boxes(875, 20_000)
+    chosen = choose_tiles(boxes, ids[0], 5, 0)
+    assert len(chosen) == 5 and chosen[0] == boxes[0] and chosen == sorted(chosen, key=lambda box: box.row)
+    assert choose_tiles(boxes, ids[0], 5, 1) != chosen != choose_tiles(boxes, ids[1], 5, 0)
+    assert set(chosen) < set(choose_tiles(boxes, ids[0], 6, 0))
+    assert choose_tiles(boxes, ids[0], None, 0) == choose_tiles(boxes, ids[0], 99, 0) == boxes
+    assert choose_tiles(boxes, ids[0], 0, 0) == []
+
+
+def test_sampled_pages_are_not_complete_and_equal_the_whole(tmp_path: Path, rendered: Rendered) -> None:
+    names = ("long", "text", "wide")
+    pages = write_pages(tmp_path / "pages", {name: PAGES[name] for name in names})
+    sample = Rendered(make_config(pages, tmp_path / "tiles", max_tiles=9))
+    assert {name: sample.pages[name].tile_count for name in names} == {"long": 3, "text": 1, "wide": 2}
+    assert [sample.pages[name].complete for name in names] == [False, True, True]
+    assert sample.counts["tiles_of_whole_corpus"] == 23
+    assert sample.tiles["long"][0].row == 0
+    for tile in sample.store:
+        assert tile == rendered.store.get(tile.tile_id)
+
+
+def test_odd_titles_stay_text(rendered: Rendered) -> None:
+    for title in ODD_TITLES:
+        assert [tile.text for tile in rendered.tiles[title]] == ["Head\nOne bold H2O the link"]
+
+
+def test_bad_inputs(tmp_path: Path) -> None:
+    empty = write_pages(tmp_path / "empty", {})
+    with pytest.raises(InputError, match="no pages in this corpus"):
+        run_stage(STAGE, make_config(empty, tmp_path / "tiles"))
+    (tmp_path / "other").mkdir()
+    with pytest.raises(InputError, match=r"wanted the pages of make_pages"):
+        run_stage(STAGE, make_config(tmp_path / "other", tmp_path / "tiles2"))
+    evil = write_pages(tmp_path / "evil", {"a": "x"})
+    (page,) = read_jsonl(evil / "pages.jsonl", Page)
+    write_jsonl(evil / "pages.jsonl", [dataclasses.replace(page, page_id="../../../etc/x")])
+    with pytest.raises(InputError, match="wanted 16 hex"):
+        run_stage(STAGE, make_config(evil, tmp_path / "tiles3"))
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StageError, match="can't be written"):
+        run_stage(STAGE, make_config(evil, tmp_path / "file" / "tiles"))
+    with pytest.raises(ValueError, match="max_tiles: wanted at least 1"):
+        make_config(evil, tmp_path / "tiles4", max_tiles=0)
+
+
+def test_a_missing_html_file_fails_its_page_only(tmp_path: Path) -> None:
+    pages = write_pages(tmp_path / "pages", {"a": PAGES["text"], "b": PAGES["text"]})
+    records = read_jsonl(pages / "pages.jsonl", Page)
+    (pages / records[0].html_path).unlink()
+    counts = run_stage(STAGE, make_config(pages, tmp_path / "tiles", max_error_share=0.5))["counts"]
+    assert (counts["failed"], counts["pages"]) == (1, 1)
+
+
+@pytest.mark.parametrize("command", ["Page.crash", "Browser.crash"])
+def test_a_crash_is_tried_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    pages = write_pages(tmp_path / "pages", {"a": PAGES["text"], "b": PAGES["tail"]})
+    read, crashes = OpenPage.is_unchanged, []
+
+    async def crash_at_first(opened: OpenPage) -> bool:
+        if not crashes:
+            crashes.append(opened)
+            await opened.session.send(command)
+        return await read(opened)
+
+    monkeypatch.setattr(OpenPage, "is_unchanged", crash_at_first)
+    counts = run_stage(STAGE, make_config(pages, tmp_path / "tiles", workers=1))["counts"]
+    assert crashes and (counts["pages"], counts["failed"], counts["tiles"]) == (2, 0, 3)
+
+
+def test_a_page_that_always_crashes_or_hangs_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import asyncio
+
+    pages = write_pages(tmp_path / "pages", {"crash": "<p>crash", "hang": "<p>hang", "fine": "<p>fine"})
+
+    async def misbehave(opened: OpenPage) -> bool:
+        text = await opened.read("() => JSON.stringify(document.body.textContent)")
+        if text == "crash":
+            await opened.session.send("Page.crash")
+        if text == "hang":
+            await asyncio.sleep(1000)
+        return True
+
+    monkeypatch.setattr(OpenPage, "is_unchanged", misbehave)
+    config = make_config(pages, tmp_path / "tiles", max_error_share=0.7, page_timeout_s=10.0)
+    counts = run_stage(STAGE, config)["counts"]
+    assert (counts["pages"], counts["failed"]) == (1, 2)
+    errors = (tmp_path / "tiles" / "logs" / "errors.jsonl").read_text()
+    assert "crashed (2 attempts)" in errors and "took more than page_timeout_s = 10.0 s" in errors
+
+
+def test_kill_and_resume_gives_the_same_bytes(
+    tmp_path: Path, kill_once_journalled: Callable[[list[str], Path, int], None]
+) -> None:
+    write_pages(tmp_path / "pages", {str(number): TABLES + "<p>x</p>" * (30 * number) for number in range(8)})
+    yaml = tmp_path / "run.yaml"
+    yaml.write_text("kind: stage\npages: pages\nout: killed\nworkers: 2\nmax_tiles: null\nmax_tiles_per_page: null\n")
+    kill_once_journalled(["tilewright.data_gen.render_tiles", str(yaml)], tmp_path / "killed", 2)
+    journal = tmp_path / "killed.partial" / ".journal.jsonl"
+    assert 2 <= journal.read_bytes().count(b"\n") < 8
+    journal.write_bytes(journal.read_bytes()[:-9])  # the kill fell into the middle of a line
+    (tmp_path / "killed.partial" / ".work" / "0123456789abcdef.arrow.tmp").write_bytes(b"half a page")
+    run_stage(STAGE, load(yaml, Config))
+    run_stage(STAGE, make_config(tmp_path / "pages", tmp_path / "whole", workers=1))
+    assert output_digests(tmp_path / "killed") == output_digests(tmp_path / "whole")
+    assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == [
+        "logs",
+        "manifest.json",
+        "pages.jsonl",
+        "store",
+    ]
+
+
+@pytest.mark.slow
+def test_a_page_of_200_000_px(tmp_path: Path) -> None:
+    rows = "".join(f"<p style='height:200px'>row {number}</p>" for number in range(1000))
+    result = Rendered(make_config(write_pages(tmp_path / "pages", {"tall": STYLE + rows}), tmp_path / "tiles"))
+    assert result.pages["tall"].height_px == 200_000
+    assert [(tile.y_px, tile.height_px) for tile in result.tiles["tall"]] == [
+        (box.y_px, box.height_px) for box in tile_boxes(875, 200_000)
+    ]
+    assert result.pages["tall"].complete and len(result.store) == 196
+    lines = [line for tile in result.tiles["tall"] for line in tile.text.split("\n") if line]
+    assert lines == [f"row {number}" for number in range(1000)]
+    for tile in result.tiles["tall"]:
+        image = result.store.image(tile.tile_id).convert("L")
+        for word in tile.words:
+            box = (word.x_px, max(0, word.y_px), word.x_px + word.width_px, word.y_px + word.height_px)
+            assert image.crop(tuple(round(edge) for edge in box)).getextrema()[0] < 128
