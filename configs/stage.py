@@ -191,15 +191,28 @@ def _claim(partial: Path, request: dict[str, Any]) -> None:
     path = partial / REQUEST
     if path.exists():
         found = json.loads(path.read_text(encoding="utf-8"))
-        if found != request:
+        if found == request:
+            return
+        if _has_work(partial):
             raise StageError(_another_request(partial, found, request))
-        return
-    strangers = [entry.name for entry in partial.iterdir() if not entry.name.startswith(".")]
+        path.unlink()  # it failed before anything was finished: the corrected request may have the folder
+    strangers = [entry.name for entry in partial.iterdir() if not entry.name.startswith(".") and entry.name != LOGS]
     if strangers:
         raise StageError(
             f"{partial} holds files of no known request (first: {sorted(strangers)[0]}); delete the folder"
         )
     write_atomically(path, json.dumps(request, indent=1, ensure_ascii=False))
+
+
+def _has_work(partial: Path) -> bool:
+    """Whether a partial folder holds anything but its request, its lock, logs and empty files."""
+    ours = {REQUEST, LOCK, LOGS}
+    return any(
+        path.is_file() and path.stat().st_size > 0
+        for entry in partial.iterdir()
+        if entry.name not in ours
+        for path in (entry, *entry.rglob("*"))
+    )
 
 
 def _publish(

@@ -87,6 +87,12 @@ def test_other_request_does_not_resume_a_partial_folder(config: Path) -> None:
     assert "config.factor: stored 2, asked for 3" in run(config, "pause_s=0.05", "factor=3").stderr
 
 
+def test_a_request_that_failed_before_any_work_gives_way_to_the_corrected_one(config: Path) -> None:
+    everything = list(range(12))
+    assert run(config, f"broken={everything}").returncode == 1
+    assert run(config).returncode == 0
+
+
 def test_foreign_folders_are_left_alone(config: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/thesis.txt").write_text("precious")
