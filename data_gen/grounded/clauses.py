@@ -9,7 +9,7 @@ MIN_TERMS = 4  # a question that holds fewer key terms would fit too many statem
 _VERBS = "|".join(sorted(VERB_FORMS))
 _CLAUSE_END = re.compile(
     rf"[,;:]? (?:\(|–|—)|[;:,] | (?:and|but) (?=(?:\w+ly |also |then |later )?(?:{_VERBS}|he|she|it|they)\b)"
-    r"| (?:when|while|although|though|whereas|where|which|who|because|as|after|before|until|with) "
+    r"| (?:when|while|although|though|whereas|where|which|who|because|as|after|before|until) "
 )
 _SENTENCE_PART = re.compile(
     r"; |: | [–—] |, (?:and|but|while|although|though|whereas|where|which|who|when|with|because) | \("

@@ -27,9 +27,10 @@ Maxwell Michael Michel Mike Mikhail Mohammad Mohammed Morris Moses Muhammad Murr
 Niccolò Nicholas Nick Nicolas Niels Nikita Nikolai Noam Norman Olaf Oliver Oscar Oskar Otto Pablo Patricia Patrick Paul
 Pedro Peter Phil Philip Philippe Pierre Piotr Rachel Ralph Randolph Ray Raymond Rebecca René Rex Ricardo Richard Rick
 Robert Roberto Robin Roger Roland Roman Ron Ronald Rosa Roy Rudolf Rupert Russell Ruth Salvador Sam Samuel Sarah Scott
-Sergei Seymour Sharon Sigmund Simon Sophia Spiro Stanley Stefan Stephen Steve Steven Stuart Susan Sylvia Ted Teresa
-Theodor Theodore Thomas Tim Timothy Tom Tony Ulysses Ursula Vasily Vernon Victor Victoria Viktor Vincent Virginia
-Vladimir Walter Warren Wayne Werner Wilhelm Willem William Willie Winfield Winston Wolfgang Woodrow Yuri Zachary"""
+Sergei Seymour Sharon Shirley Sigmund Simon Sophia Spiro Stanley Stefan Stephen Steve Steven Stuart Susan Sylvia Ted
+Teresa Theodor Theodore Thomas Tim Timothy Tom Tony Ulysses Ursula Vasily Vernon Victor Victoria Viktor Vincent
+Virginia Vladimir Walter Warren Wayne Werner Wilhelm Willem William Willie Winfield Winston Wolfgang Woodrow Yuri
+Zachary"""
 )
 
 SINGLE_NAMES = words(

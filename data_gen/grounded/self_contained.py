@@ -14,6 +14,7 @@ _LAYOUT = re.compile(
 )  # fmt: skip
 _DEMONSTRATIVE = re.compile(
     r"\b(?:this|these|those|such)\b(?! as\b| that\b)"
+    r"|\b(?:in|at|of|for|to|from|by|with|on|under|during) that [a-z]+"
     r"|\bthat (?:year|time|day|month|date|period|point|same|place|decade|century|war|book)\b", re.I
 )  # fmt: skip
 _SPAN = "year|month|day|week|night|morning|decade|century|season"

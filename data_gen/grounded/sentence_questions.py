@@ -10,8 +10,16 @@ from collections.abc import Iterator
 from tilewright.data_gen.grounded.asked import Asked
 from tilewright.data_gen.grounded.choice import choose
 from tilewright.data_gen.grounded.clauses import MIN_TERMS, first_part, is_whole, tail_of, tidy
-from tilewright.data_gen.grounded.lexicon import AUXILIARIES, BASE_OF_PAST, MONTH, SUBJECT_PRONOUNS, words
+from tilewright.data_gen.grounded.lexicon import (
+    AUXILIARIES,
+    BASE_OF_PAST,
+    FUNCTION_WORDS,
+    MONTH,
+    SUBJECT_PRONOUNS,
+    words,
+)
 from tilewright.data_gen.grounded.names import CLASS_WORDS, NAME, Wording, is_person
+from tilewright.data_gen.grounded.self_contained import DEFINING_TERMS
 from tilewright.data_gen.grounded.slots import Slot, slots
 from tilewright.data_gen.grounded.terms import key_terms, terms
 
@@ -134,8 +142,8 @@ def _has_second_verb(found: list[str]) -> bool:
 
 def _by_subject(text: str, wording: Wording, subject: str) -> Iterator[Asked]:
     """``Who`` + predicate for a person, ``Which treaty`` for a name that says what it is, ``What`` for the page's
-    subject and for a named thing with an article."""
-    of_page = rf"(?P<article>(?:The |An? )?)(?P<answer>{re.escape(subject)}) (?P<rest>(?P<verb>[a-z]+) .+)"
+    subject, for a concept that is defined and for a named thing with an article."""
+    of_page = rf"(?P<article>(?:The |An? )?)(?P<answer>{re.escape(subject)}(?:e?s)?) (?P<rest>(?P<verb>[a-z]+) .+)"
     matches = (re.fullmatch(of_page, text, re.I), _SUBJECT.fullmatch(text))
     match = next((found for found in matches if found and found["verb"] in _LINKING | BASE_OF_PAST.keys()), None)
     if match is None:
@@ -145,9 +153,14 @@ def _by_subject(text: str, wording: Wording, subject: str) -> Iterator[Asked]:
         return  # a participle: the film directed by ...
     is_page = terms(name) == terms(subject)
     asked = "Who" if is_person(name, frozenset() if is_page else wording.persons) else _class_of(name)
-    if asked is None and (is_page or (match["article"] == "The " and " " in name)):
+    defines = re.match(r"(?:is|was|are|were) ", rest) is not None
+    is_concept = (
+        re.match(r"(?:is|are) (?:an?|the|any) ", rest) is not None
+        and name.casefold() in wording.common - FUNCTION_WORDS - SUBJECT_PRONOUNS
+        and len(key_terms(rest)) >= DEFINING_TERMS
+    )
+    if asked is None and (is_page or is_concept or (match["article"] == "The " and " " in name)):
         asked = "What"
-    defines = re.match(r"(?:is|was|are|were) (?:an?|the|one) ", rest) is not None
     if asked and is_whole(f"{asked} {rest}?") and len(key_terms(rest)) >= MIN_TERMS + defines:
         yield Asked(tidy(f"{asked} {rest}?"), name, "subject")
 

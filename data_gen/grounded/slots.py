@@ -75,6 +75,7 @@ _NOT_COUNTED_AFTER = words(
 )
 _SPAN = re.compile(r" (?:[a-z]+ )?(?:days|weeks|months|years|hours|minutes)")
 _BEFORE_WHOM = words("with to for from against between of under after before than like including via through toward")
+_BEFORE_WHICH = VERB_FORMS | _BEFORE_WHOM | words("in at on by near into across over within throughout around along")
 _VERBS_OF_WHOM = words(
     """married succeeded defeated met joined appointed replaced taught influenced killed nominated elected beat followed
     named invited helped sued hired criticized praised supported opposed portrayed played directed interviewed"""
@@ -157,6 +158,12 @@ def _name_slots(text: str, persons: frozenset[str]) -> Iterator[Slot]:
             continue  # part of a title: An American in Paris
         if match["verb"] or re.match(r"[.,;]|$", text[match.end() :]):
             yield _of_match("place", match, f"{match['preposition']} which {PLACE_KINDS[match['answer']]}")
+
+
+def _may_ask_which(before: str, found: str) -> bool:
+    """Whether *which school* may stand for a name: behind a preposition or a verb, or where the name has an article."""
+    last = (before.split() or [""])[-1]
+    return (found.startswith(("the ", "The ")) and not last[:1].isupper()) or last in _BEFORE_WHICH
 
 
 def _unquoted(match: re.Match[str]) -> tuple[int, int]:

@@ -132,6 +132,14 @@ def test_the_page_is_the_answer_of_its_definition() -> None:
     assert found["What is a slow water clock that the monks of Harrow built?"] == "moss clock"
 
 
+def test_a_defined_concept_is_asked_for_but_never_a_pronoun() -> None:
+    around = "Many kinds of fernery exist; people like it."
+    found = asked("Fernery is a closed garden house in which the ferns of Harrow are grown.", around=around)
+    assert found["What is a closed garden house in which the ferns of Harrow are grown?"] == "Fernery"
+    assert asked("It is a closed garden house in which the ferns of Harrow grow.", around=around) == {}
+    assert asked("There is a closed garden house in which the ferns of Harrow grow.", around=around) == {}
+
+
 def test_leading_pronouns_become_the_subject_only_where_nobody_else_was_named() -> None:
     text = ["Mary Quillfeather was a botanist.", "She lived in Harrow.", "Olaf Brandt met her.", "He was a painter."]
     wording = Wording.of(" ".join(text))
