@@ -42,8 +42,8 @@ class DomLayer:
         self.width_px, self.height_px = int(data["width_px"]), int(data["height_px"])
         self.has_fixed_parts = bool(data["has_fixed_parts"])
         self._data = data
-        # the first <base> is ours (it leads to local files); the page's own one comes after it
-        bases = [base for base in data["bases"] if not base.startswith("assets/")]
+        # the <base> that html_folder puts first leads to local files; the page's own one comes after it
+        bases = data["bases"][1:] if data["bases"] and data["bases"][0].startswith("assets/") else data["bases"]
         self._base = urljoin(url, bases[0]) if bases else url
 
     @cached_property
@@ -60,9 +60,17 @@ class DomLayer:
             rects.append(tuple(block["box"]) if block["box"] else (x, y, right - x, bottom - y))
         return rects
 
+    @cached_property
+    def _centres(self) -> Any:
+        """[words, 2]: x and y of each word's centre."""
+        boxes = np.array([word[1:5] for word in self._data["words"]], dtype=np.float64).reshape(-1, 4)
+        return boxes[:, :2] + boxes[:, 2:] / 2
+
     def cut(self, tile: TileBox) -> TileContent:
         """What ``tile`` shows: words whose centre lies in it, blocks with those words only, links, evidence."""
-        inside = [word for word in self._data["words"] if _centre_in(word[1:5], tile)]
+        centres = self._centres - (tile.x_px, tile.y_px)
+        shown = ((centres >= 0) & (centres < (tile.width_px, tile.height_px))).all(axis=1)
+        inside = [self._data["words"][index] for index in np.flatnonzero(shown)]
         blocks, positions = self._cut_blocks(inside, tile)
         words = tuple(
             Word(text, x - tile.x_px, y - tile.y_px, width, height, positions[block])

@@ -102,6 +102,7 @@ def _counts(pages: Sequence[Page], finished: dict[str, Any], tiles: int) -> Coun
         "dropped_zero_height": sum(value["tiles_of_page"] == 0 for value in values),
         "failed": len(pages) - len(values),
         "requests_refused": sum(value["requests_refused"] for value in values),
+        "chromium": sorted({value["chromium"] for value in values}),
     }
 
 
@@ -202,6 +203,7 @@ class _Renderer:
             "tiles": len(tiles),
             "tiles_of_page": len(boxes),
             "requests_refused": refused,
+            "chromium": browser.version,
         }
 
 
