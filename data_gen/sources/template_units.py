@@ -1,4 +1,4 @@
-"""Numbers and units of MediaWiki: {{convert}}, {{val}}, {{chem}}, {{frac}}."""
+"""Numbers and units of MediaWiki: {{convert}}, {{val}}, {{chem}}, {{frac}}, {{coord}}."""
 
 import re
 
@@ -63,3 +63,20 @@ def fraction(positional: list[str], named: dict[str, str]) -> str:
     if len(positional) == 3:
         return f"{positional[0]} {positional[1]}⁄{positional[2]}"
     return "⁄".join(positional if len(positional) > 1 else ["1", *positional])
+
+
+def coordinates(positional: list[str], named: dict[str, str]) -> str:
+    """{{coord|12|30|N|69|58|W}} as 12°30′N 69°58′W; nothing if they are shown beside the page's title only."""
+    if not {"inline", "i", "it", "ti"} & set(named.get("display", "inline").replace(" ", "").split(",")):
+        return ""
+    parts: list[str] = []
+    numbers: list[str] = []
+    for word in positional:
+        if word in ("N", "S", "E", "W"):
+            parts.append("".join(map("".join, zip(numbers, "°′″", strict=False))) + word)
+            numbers = []
+        elif re.fullmatch(r"[-−]?\d+(?:\.\d+)?", word):
+            numbers.append(word)
+        else:
+            break
+    return " ".join(parts) or ", ".join(f"{number}°" for number in numbers[:2])

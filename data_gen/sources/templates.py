@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from tilewright.data_gen.sources import template_text as text
 from tilewright.data_gen.sources.template_dates import DATES
 from tilewright.data_gen.sources.template_text import Handler
-from tilewright.data_gen.sources.template_units import chemistry, convert, fraction, value
+from tilewright.data_gen.sources.template_units import chemistry, convert, coordinates, fraction, value
 
 ABSENT = "\ue000"  # stands for a value that can't be computed here; brackets around it go, too
 _SILENT = re.compile(
@@ -19,7 +19,7 @@ _SILENT = re.compile(
     r"|multiple issues|more footnotes|reflist.*|refbegin|refend|sfn.*|rp|r|refn|efn.*|notelist.*|harvid|wayback"
     r"|webarchive|portal.*|authority control|commons.*|wiktionary.*|wikiquote.*|wikisource.*|wikibooks.*"
     r"|sister project.*|navboxes.*|clear.*|div col.*|col-.*|colbegin|colend|columns-list|toc.*|about.*"
-    r"|other uses.*|for|for2|redirect.*|distinguish|hatnote|coord|geographic location|ipac?-.*|respell|s-.*"
+    r"|other uses.*|for|for2|redirect.*|distinguish|hatnote|geographic location|ipac?-.*|respell|s-.*"
     r"|start box|end box|succession box|chart.*|clade.*|wide image|multiple images?|double image|map caption"
     r"|css image crop|dmoz|imdb.*|increase|decrease|steady|anchor|audio|vague|short description"
     r"|library resources box|speaker.*|gutenberg author|no ?more ?links|listen|bots|italic title|displaytitle.*"
@@ -109,6 +109,7 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("further", "further information", "details"), text.hatnote("Further information")),
     **dict.fromkeys(("frac", "fraction", "sfrac"), fraction),
     **{name: text.ship(name.upper()) for name in ("uss", "hms", "ss", "rms", "ms", "hmas")},
+    "coord": coordinates,
     "val": value,
     "sup": lambda positional, named: f"<sup>{text.first(positional, named)}</sup>",
     "sub": lambda positional, named: f"<sub>{text.first(positional, named)}</sub>",
