@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.data_gen.records import Block, Tile
+from tilewright.data_gen.records import Block, Page, Tile, write_jsonl
 from tilewright.data_gen.urls import page_id
 
 Dump = Callable[..., Path]
@@ -105,3 +105,21 @@ def make_tile() -> Callable[..., Tile]:
         )
 
     return make
+
+
+@pytest.fixture(scope="session")
+def write_pages() -> Callable[[Path, Mapping[str, str]], Path]:
+    """write_pages(folder, {title: HTML}) -> folder, as make_pages leaves it; URLs are https://example.com/dir/{title}."""
+
+    def write(folder: Path, pages: Mapping[str, str]) -> Path:
+        (folder / "html").mkdir(parents=True)
+        records = []
+        for name, html in pages.items():
+            url = f"https://example.com/dir/{name}"
+            identifier = page_id(url)
+            (folder / "html" / f"{identifier}.html").write_text(html, encoding="utf-8")
+            records.append(Page(identifier, url, name, f"html/{identifier}.html", "html_folder"))
+        write_jsonl(folder / "pages.jsonl", records)
+        return folder
+
+    return write

@@ -3,26 +3,23 @@
 import base64
 import dataclasses
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image, ImageChops
+from PIL import Image
 
-from tilewright.configs.digests import output_digests
-from tilewright.configs.errors import InputError
-from tilewright.configs.load import load
-from tilewright.configs.stage import StageError, run_stage
-from tilewright.data_gen.browser import Browser, OpenPage
+from tilewright.configs.stage import run_stage
 from tilewright.data_gen.images import image_sha256
-from tilewright.data_gen.records import Page, Tile, read_jsonl, write_jsonl
+from tilewright.data_gen.records import Page, Tile, read_jsonl
 from tilewright.data_gen.render_tiles import STAGE, Config, choose_tiles, tile_shares
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.tiles import tile_boxes, tile_id
 from tilewright.data_gen.urls import page_id
 
+WritePages = Callable[[Path, Mapping[str, str]], Path]
 pytestmark = pytest.mark.browser
 STYLE = "<!doctype html><style>body{margin:0;font:14px/20px 'Liberation Sans',sans-serif}p,ul,table{margin:0}</style>"
 
@@ -84,19 +81,6 @@ TABLES = (
 )
 
 
-def write_pages(folder: Path, pages: dict[str, str]) -> Path:
-    """A make_pages folder of {title: HTML}; a page's URL is https://example.com/dir/{title}."""
-    (folder / "html").mkdir(parents=True)
-    records = []
-    for name, html in pages.items():
-        url = f"https://example.com/dir/{name}"
-        identifier = page_id(url)
-        (folder / "html" / f"{identifier}.html").write_text(html, encoding="utf-8")
-        records.append(Page(identifier, url, name, f"html/{identifier}.html", "html_folder"))
-    write_jsonl(folder / "pages.jsonl", records)
-    return folder
-
-
 def make_config(pages: Path, out: Path, **options: Any) -> Config:
     chosen: dict[str, Any] = {"workers": 2, "max_tiles": None, "max_tiles_per_page": None} | options
     return Config(pages=pages, out=out, **chosen)
@@ -124,7 +108,7 @@ class Rendered:
 
 
 @pytest.fixture(scope="module")
-def rendered(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+def rendered(tmp_path_factory: pytest.TempPathFactory, write_pages: WritePages) -> Rendered:
     folder = tmp_path_factory.mktemp("render")
     (folder / "outside.png").write_bytes(png("red", (9, 9)))
     pages = write_pages(folder / "pages", PAGES | {"tables": TABLES})
@@ -281,26 +265,6 @@ def test_evidence_has_all_kinds(rendered: Rendered) -> None:
     assert sum(evidence.values()) <= 875 * 1024
 
 
-def test_clip_and_scroll_take_the_same_picture(tmp_path: Path) -> None:
-    import asyncio
-
-    pages = write_pages(tmp_path / "pages", {"a": TABLES + "<p>x</p>" * 200})
-    (page,) = read_jsonl(pages / "pages.jsonl", Page)
-
-    async def both() -> list[tuple[Image.Image, Image.Image]]:
-        async with Browser(pages, (875, 1024)) as browser:
-            opened = await browser.open(pages / page.html_path, 30)
-            boxes = tile_boxes(875, opened.size_px[1])
-            return [
-                (await opened.capture(box, by_scrolling=True), await opened.capture(box, by_scrolling=False))
-                for box in boxes
-            ]
-
-    pairs = asyncio.run(both())
-    assert len(pairs) > 3
-    assert all(ImageChops.difference(*pair).getbbox() is None for pair in pairs)
-
-
 def test_shares_and_choices_are_digests_not_positions() -> None:
     ids = [page_id(f"https://example.com/{number}") for number in range(10)]
     shares = tile_shares(ids, 25, None, 0)
@@ -318,7 +282,9 @@ def test_shares_and_choices_are_digests_not_positions() -> None:
     assert choose_tiles(boxes, ids[0], 0, 0) == []
 
 
-def test_sampled_pages_are_not_complete_and_equal_the_whole(tmp_path: Path, rendered: Rendered) -> None:
+def test_sampled_pages_are_not_complete_and_equal_the_whole(
+    tmp_path: Path, rendered: Rendered, write_pages: WritePages
+) -> None:
     names = ("long", "text", "wide")
     pages = write_pages(tmp_path / "pages", {name: PAGES[name] for name in names})
     sample = Rendered(make_config(pages, tmp_path / "tiles", max_tiles=9))
@@ -333,107 +299,3 @@ def test_sampled_pages_are_not_complete_and_equal_the_whole(tmp_path: Path, rend
 def test_odd_titles_stay_text(rendered: Rendered) -> None:
     for title in ODD_TITLES:
         assert [tile.text for tile in rendered.tiles[title]] == ["Head\nOne bold H2O the link"]
-
-
-def test_bad_inputs(tmp_path: Path) -> None:
-    empty = write_pages(tmp_path / "empty", {})
-    with pytest.raises(InputError, match="no pages in this corpus"):
-        run_stage(STAGE, make_config(empty, tmp_path / "tiles"))
-    (tmp_path / "other").mkdir()
-    with pytest.raises(InputError, match=r"wanted the pages of make_pages"):
-        run_stage(STAGE, make_config(tmp_path / "other", tmp_path / "tiles2"))
-    evil = write_pages(tmp_path / "evil", {"a": "x"})
-    (page,) = read_jsonl(evil / "pages.jsonl", Page)
-    write_jsonl(evil / "pages.jsonl", [dataclasses.replace(page, page_id="../../../etc/x")])
-    with pytest.raises(InputError, match="wanted 16 hex"):
-        run_stage(STAGE, make_config(evil, tmp_path / "tiles3"))
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(StageError, match="can't be written"):
-        run_stage(STAGE, make_config(evil, tmp_path / "file" / "tiles"))
-    with pytest.raises(ValueError, match="max_tiles: wanted at least 1"):
-        make_config(evil, tmp_path / "tiles4", max_tiles=0)
-
-
-def test_a_missing_html_file_fails_its_page_only(tmp_path: Path) -> None:
-    pages = write_pages(tmp_path / "pages", {"a": PAGES["text"], "b": PAGES["text"]})
-    records = read_jsonl(pages / "pages.jsonl", Page)
-    (pages / records[0].html_path).unlink()
-    counts = run_stage(STAGE, make_config(pages, tmp_path / "tiles", max_error_share=0.5))["counts"]
-    assert (counts["failed"], counts["pages"]) == (1, 1)
-
-
-@pytest.mark.parametrize("command", ["Page.crash", "Browser.crash"])
-def test_a_crash_is_tried_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    pages = write_pages(tmp_path / "pages", {"a": PAGES["text"], "b": PAGES["tail"]})
-    read, crashes = OpenPage.is_unchanged, []
-
-    async def crash_at_first(opened: OpenPage) -> bool:
-        if not crashes:
-            crashes.append(opened)
-            await opened.session.send(command)
-        return await read(opened)
-
-    monkeypatch.setattr(OpenPage, "is_unchanged", crash_at_first)
-    counts = run_stage(STAGE, make_config(pages, tmp_path / "tiles", workers=1))["counts"]
-    assert crashes and (counts["pages"], counts["failed"], counts["tiles"]) == (2, 0, 3)
-
-
-def test_a_page_that_always_crashes_or_hangs_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import asyncio
-
-    pages = write_pages(tmp_path / "pages", {"crash": "<p>crash", "hang": "<p>hang", "fine": "<p>fine"})
-
-    async def misbehave(opened: OpenPage) -> bool:
-        text = await opened.read("() => JSON.stringify(document.body.textContent)")
-        if text == "crash":
-            await opened.session.send("Page.crash")
-        if text == "hang":
-            await asyncio.sleep(1000)
-        return True
-
-    monkeypatch.setattr(OpenPage, "is_unchanged", misbehave)
-    config = make_config(pages, tmp_path / "tiles", max_error_share=0.7, page_timeout_s=10.0)
-    counts = run_stage(STAGE, config)["counts"]
-    assert (counts["pages"], counts["failed"]) == (1, 2)
-    errors = (tmp_path / "tiles" / "logs" / "errors.jsonl").read_text()
-    assert "crashed (2 attempts)" in errors and "took more than page_timeout_s = 10.0 s" in errors
-
-
-def test_kill_and_resume_gives_the_same_bytes(
-    tmp_path: Path, kill_once_journalled: Callable[[list[str], Path, int], None]
-) -> None:
-    write_pages(tmp_path / "pages", {str(number): TABLES + "<p>x</p>" * (30 * number) for number in range(8)})
-    yaml = tmp_path / "run.yaml"
-    yaml.write_text("kind: stage\npages: pages\nout: killed\nworkers: 2\nmax_tiles: null\nmax_tiles_per_page: null\n")
-    kill_once_journalled(["tilewright.data_gen.render_tiles", str(yaml)], tmp_path / "killed", 2)
-    journal = tmp_path / "killed.partial" / ".journal.jsonl"
-    assert 2 <= journal.read_bytes().count(b"\n") < 8
-    journal.write_bytes(journal.read_bytes()[:-9])  # the kill fell into the middle of a line
-    (tmp_path / "killed.partial" / ".work" / "0123456789abcdef.arrow.tmp").write_bytes(b"half a page")
-    run_stage(STAGE, load(yaml, Config))
-    run_stage(STAGE, make_config(tmp_path / "pages", tmp_path / "whole", workers=1))
-    assert output_digests(tmp_path / "killed") == output_digests(tmp_path / "whole")
-    assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == [
-        "logs",
-        "manifest.json",
-        "pages.jsonl",
-        "store",
-    ]
-
-
-@pytest.mark.slow
-def test_a_page_of_200_000_px(tmp_path: Path) -> None:
-    rows = "".join(f"<p style='height:200px'>row {number}</p>" for number in range(1000))
-    result = Rendered(make_config(write_pages(tmp_path / "pages", {"tall": STYLE + rows}), tmp_path / "tiles"))
-    assert result.pages["tall"].height_px == 200_000
-    assert [(tile.y_px, tile.height_px) for tile in result.tiles["tall"]] == [
-        (box.y_px, box.height_px) for box in tile_boxes(875, 200_000)
-    ]
-    assert result.pages["tall"].complete and len(result.store) == 196
-    lines = [line for tile in result.tiles["tall"] for line in tile.text.split("\n") if line]
-    assert lines == [f"row {number}" for number in range(1000)]
-    for tile in result.tiles["tall"]:
-        image = result.store.image(tile.tile_id).convert("L")
-        for word in tile.words:
-            box = (word.x_px, max(0, word.y_px), word.x_px + word.width_px, word.y_px + word.height_px)
-            assert image.crop(tuple(round(edge) for edge in box)).getextrema()[0] < 128
