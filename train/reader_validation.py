@@ -1,4 +1,4 @@
-"""Validation of a reader in training: loss of the answer tokens, and exact match of greedy answers on a few rows."""
+"""Validation of a reader in training: loss of the answer tokens, and exact match of greedy answers to a few rows."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,8 @@ from tilewright.train.reader_batch import IGNORED, ReaderCollator, answer_loss, 
 
 
 class Validation:
-    """Figures of ``reader`` on ``rows``; the first ``questions`` of them are answered too. Ranks share the work."""
+    """Figures of ``reader`` on ``rows``; the first ``questions`` that show their gold tile are answered too (a reader
+    that always says it cannot answer gets nothing). Ranks share the work."""
 
     def __init__(
         self,
@@ -55,7 +56,8 @@ class Validation:
     def _exact_match(self) -> tuple[float, float]:
         """(answers that match, questions asked)."""
         right, asked = 0, 0
-        for rows in self._batches(self.rows[: self.questions]):
+        shown = [row for row in self.rows if row.gold_position is not None][: self.questions]
+        for rows in self._batches(shown):
             inputs = [self.collator.row(row) for row in rows]
             unanswered = [type(row)(row.query, row.images) for row in inputs]
             batch = build_batch(unanswered, self.reader.prompt, self.reader.policy)

@@ -44,9 +44,9 @@ class Config:
 
     ``steps`` updates of ``batch_size`` rows per rank times ``gradient_accumulation``; AdamW, cosine after
     ``warmup_steps``. ``adapters``: {group: {rank, alpha}}, merged at the end; null trains all parameters.
-    ``max_pixels``: the processor's limit for an image (null: the model's own). ``validation_questions`` rows are
-    answered at each validation, with up to ``max_new_tokens``. ``threads`` of the CPU; another number may give other
-    last digits.
+    ``max_pixels``: the processor's limit for an image (null: the model's own). ``validation_questions`` rows with a
+    gold tile are answered at each validation, with up to ``max_new_tokens``. ``threads`` of the CPU; another number may
+    give other last digits.
     """
 
     out: Path
