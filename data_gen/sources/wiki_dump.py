@@ -13,10 +13,10 @@ from xml.etree import ElementTree
 
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.sources.source import Entry
-from tilewright.data_gen.sources.wikitext import article_body
 from tilewright.data_gen.urls import title_url
 
 _GENSIM_DUMP = "test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
+_CONVERTERS = ("mwparserfromhell", "pypandoc")
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,9 @@ class WikiDump:
     """A MediaWiki dump as a source of pages; conversion of one page is bounded by ``timeout_s``."""
 
     def __init__(self, path: Path, timeout_s: float) -> None:
+        missing = [name for name in _CONVERTERS if importlib.util.find_spec(name) is None]
+        if missing:
+            raise InputError(f"source wiki_dump needs {' and '.join(missing)}: pip install tilewright[quickstart]")
         self._path, self._timeout_s = path, timeout_s
         self._style = resources.files("tilewright.data_gen").joinpath("page.css").read_text(encoding="utf-8")
 
@@ -53,6 +56,8 @@ class WikiDump:
 
     def html(self, url: str, document: Article) -> tuple[str, dict[str, int]]:
         """The article as a page of its own: no scripts, no remote resources, our stylesheet inside."""
+        from tilewright.data_gen.sources.wikitext import article_body  # of an extra that other sources do without
+
         body, removed = article_body(document.title, document.wikitext, document.base_url, self._timeout_s)
         title = escape(document.title)
         page = (

@@ -14,6 +14,7 @@ from tilewright.configs.stage import StageError, run_stage
 from tilewright.data_gen import make_pages
 from tilewright.data_gen.make_pages import STAGE, Config
 from tilewright.data_gen.records import Page, read_jsonl
+from tilewright.data_gen.sources import wiki_dump
 from tilewright.data_gen.urls import page_id
 
 Dump = Callable[..., Path]
@@ -151,6 +152,14 @@ def test_a_missing_default_dump_says_what_to_install(tmp_path: Path, monkeypatch
     config = Config(source="wiki_dump", out=tmp_path / "pages", workers=1)
     with pytest.raises(InputError, match=r"tilewright\[quickstart\]"):
         run_stage(STAGE, config)
+
+
+def test_missing_converters_say_what_to_install(
+    write_dump: Dump, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiki_dump, "_CONVERTERS", ("mwparserfromhell", "no_such_converter"))
+    with pytest.raises(InputError, match=r"needs no_such_converter: pip install tilewright\[quickstart\]"):
+        run_stage(STAGE, dump_config(write_dump({"A": "a"}), tmp_path / "pages"))
 
 
 def test_slow_pages_fail_and_are_counted(write_dump: Dump, tmp_path: Path) -> None:
