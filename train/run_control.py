@@ -52,6 +52,7 @@ class Stopwatch:
 
     def __init__(self, wait_s: Callable[[], float]) -> None:
         self._wait_s = wait_s
+        self._total_s = self._total_wait_s = 0.0
         self.restart()
 
     def restart(self) -> None:
@@ -61,5 +62,12 @@ class Stopwatch:
     def lap(self, samples: int) -> dict[str, float]:
         """samples_per_s and data_wait_share of the step that ends now."""
         seconds = max(time.perf_counter() - self._started, 1e-9)
-        share = (self._wait_s() - self._waited) / seconds
-        return {"samples_per_s": round(samples / seconds, 3), "data_wait_share": round(share, 4)}
+        waited = self._wait_s() - self._waited
+        self._total_s += seconds
+        self._total_wait_s += waited
+        return {"samples_per_s": round(samples / seconds, 3), "data_wait_share": round(waited / seconds, 4)}
+
+    @property
+    def data_wait_share(self) -> float:
+        """The share of all laps that was spent waiting for data."""
+        return self._total_wait_s / self._total_s if self._total_s else 0.0

@@ -1,6 +1,7 @@
 """Train an embedder on (q, p, negatives): examples + tiles + model -> checkpoint/ and curve.jsonl."""
 
 import json
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +26,7 @@ from tilewright.train.training_data import TrainingData, load_training_data, poo
 from tilewright.train.validation import chance, retrieval_figures
 
 Entry = dict[str, Any]
+WAIT_WARNING = 0.1  # share of the time
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,12 @@ class Run:
                     break
                 if stopping:
                     raise SystemExit(f"train_embedder: stopped after step {self.position.step}; run it again to go on")
+            if watch.data_wait_share > WAIT_WARNING and self.rank == 0:
+                share = f"{watch.data_wait_share:.0%}"
+                print(
+                    f"train_embedder: {share} of the steps' time was waiting for tiles: raise cache_mib",
+                    file=sys.stderr,
+                )
 
     def update(self, inputs: StepInputs) -> Entry:
         """One update of the weights; its line of the curve."""
