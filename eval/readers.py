@@ -17,9 +17,9 @@ from tilewright.eval.bootstrap import ClusterBootstrap
 from tilewright.eval.metrics import COMPLETE, INCOMPLETE, Hits, RowResult, as_json
 from tilewright.eval.outputs import gold_urls
 from tilewright.train.reader import Answer, Reader
+from tilewright.train.reader_prompt import CANNOT_ANSWER
 
 GOLD = "gold"  # in place of a retriever: the reader is given the tile that holds the answer
-CANNOT_ANSWER = ("cannot answer",)
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def verdict_of(prediction: str, pair: QAPair) -> Verdict:
     """CORRECT if the prediction equals the answer or an alias; CANNOT_ANSWER for an empty one or one that says so."""
     if exact_match(prediction, (pair.answer, *pair.aliases)):
         return Verdict.CORRECT
-    return Verdict.CANNOT_ANSWER if not prediction or exact_match(prediction, CANNOT_ANSWER) else Verdict.WRONG
+    return Verdict.CANNOT_ANSWER if not prediction or exact_match(prediction, (CANNOT_ANSWER,)) else Verdict.WRONG
 
 
 def summary(
