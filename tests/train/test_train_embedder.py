@@ -291,42 +291,13 @@ def test_memorise_run_takes_examples_by_digest(inputs: Inputs, tmp_path: Path) -
     assert counts["train_recall_pool"]["tiles"] == 6
 
 
-def changed(inputs: Inputs, folder: Path, name: str, text: str) -> dict[str, Path]:
-    """A copy of the input files with one replaced."""
-    shutil.copytree(inputs.root, folder)
-    (folder / name).write_text(text)
-    return {"examples": folder / "examples.jsonl", "validation": folder / "validation.jsonl", "splits": folder}
-
-
-STRANGE = TrainingExample("q9", "Which?", "0" * 16 + "-0042-00", ())
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("examples.jsonl", "", "no training examples"),
-        (
-            "examples.jsonl",
-            json.dumps(dataclasses.asdict(STRANGE)) + "\n",
-            r"examples.jsonl:1: positive_tile_id: tile '0",
-        ),
-        ("examples.jsonl", '{"query_id": 3}\n', "examples.jsonl:1: TrainingExample: .*missing keys"),
-        ("validation.jsonl", "", "keep: last"),
-        ("pages.json", "{}", "pages.json: wanted"),
-        ("pages.json", '{"train": [], "validation": []}', "validation.jsonl:1: page .* no validation page"),
-    ],
-)
-def test_unusable_inputs_are_named(name: str, text: str, message: str, inputs: Inputs, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=message):
-        run_stage(STAGE, inputs.config(tmp_path / "out", **changed(inputs, tmp_path / "inputs", name, text)))
-
-
-def test_a_negative_that_is_not_in_the_store_is_named_with_its_line(inputs: Inputs, tmp_path: Path) -> None:
-    good = (inputs.root / "examples.jsonl").read_text().splitlines()[0]
-    bad = json.dumps(dataclasses.asdict(TrainingExample("q9", "?", inputs.tile_ids[0], ("gone",))))
-    files = changed(inputs, tmp_path / "inputs", "examples.jsonl", f"{good}\n{bad}\n")
-    with pytest.raises(InputError, match=r"examples.jsonl:2: negative_tile_ids: tile 'gone' is not in"):
-        run_stage(STAGE, inputs.config(tmp_path / "out", **files))
+def test_nothing_to_validate_on_needs_keep_last(inputs: Inputs, tmp_path: Path) -> None:
+    (tmp_path / "validation.jsonl").write_text("")
+    config = inputs.config(tmp_path / "out", validation=tmp_path / "validation.jsonl", steps=2)
+    with pytest.raises(InputError, match="keep: last"):
+        run_stage(STAGE, config)
+    run_stage(STAGE, dataclasses.replace(config, out=tmp_path / "last", keep="last"))
+    assert counts_of(tmp_path / "last")["validation_pool"]["queries"] == 0
 
 
 def test_a_model_with_another_tokenizer_is_refused(inputs: Inputs, finished: Path, tmp_path: Path) -> None:
