@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-
 from tilewright.configs.digests import LOGS
 from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main, write_atomically
 from tilewright.data_gen.records import QAPair
@@ -31,6 +29,7 @@ from tilewright.eval.sources import describe, training_runs
 from tilewright.eval.tools import MissingToolError
 from tilewright.mining.candidates import read_pairs
 from tilewright.train.reader import load_reader
+from tilewright.train.run_control import torch_threads
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ def evaluate(config: Config, inputs: Inputs, out: Path) -> Counts:
     context = RowContext(
         store, pool, pairs, out, config.depth, checkpoints, config.ocr, config.device, config.precision
     )
-    with _threads(config.threads):
+    with torch_threads(config.threads):
         missing = _missing_tools(config, context)
         results = {}
         for name in config.rows:
@@ -238,17 +237,6 @@ def _timed(out: Path, part: str) -> Iterator[None]:
     path.parent.mkdir(exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps({"part": part, "seconds": round(time.monotonic() - started, 3)}) + "\n")
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Run torch with ``count`` threads: another number may give other last digits."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 STAGE = Stage("evaluate", Config, evaluate, schema=1, show=show)

@@ -5,8 +5,6 @@ step, and a checkpoint holds parameters, optimiser, schedule and random states.
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -33,6 +31,7 @@ from tilewright.train.reader_trainer import (
     stop_on_sigterm,
 )
 from tilewright.train.reader_validation import Validation
+from tilewright.train.run_control import torch_threads
 
 STATE = ".trainer"
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -86,7 +85,7 @@ def train_reader(config: Config, inputs: Inputs, out: Path) -> Counts:
     validation_rows = read_jsonl(inputs["examples"] / "validation.jsonl", ReaderExample)
     store = TileStore.open(inputs["tiles"])
     _check_tiles([*rows, *validation_rows], store, inputs)
-    with _threads(config.threads):
+    with torch_threads(config.threads):
         reader, trained = _reader(config, inputs["model"], rows)
         collator = ReaderCollator(store, reader.prompt, reader.policy)
         validation = Validation(
@@ -199,16 +198,6 @@ def _arguments(config: Config, folder: Path) -> TrainingArguments:
         log_level="error",
         **checkpointing,
     )
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _counts(
