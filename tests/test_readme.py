@@ -1,4 +1,4 @@
-"""Every command of the README runs: stages and status here, launchers in test_launchers.py, make targets by CI."""
+"""Every command of the README runs: make targets by CI, launchers in test_launchers.py, the rest here."""
 
 import re
 import shlex
@@ -11,25 +11,29 @@ from tilewright.cli import STAGES, main
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```bash\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-COMMANDS = [line.split("#")[0].strip() for block in BLOCKS for line in block.splitlines() if line.split("#")[0].strip()]
+COMMANDS = [line.split(" #")[0].strip() for block in BLOCKS for line in block.splitlines() if line.strip()]
+OF_THE_LINE = [command for command in COMMANDS if command.startswith("tilewright ") and "own/" not in command]
+OF_OWN_PAGES = [command for command in COMMANDS if command.startswith("tilewright ") and "own/" in command]
+
+PAGE = """<!doctype html><html><head><title>{name}</title></head><body><h1>{name}</h1>
+<p>{name} is a village in the county of Torvald. It was founded in {year} by the miller Ansel Brandt.
+The old mill of {name} was rebuilt by the engineer Mira Castellan in {later} after a flood.</p>
+<p>{text}</p></body></html>"""
 
 
 def test_every_command_is_of_a_kind_that_is_run_somewhere() -> None:
     assert {shlex.split(command)[0] for command in COMMANDS} <= {"make", "tilewright", "accelerate", "torchrun"}
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert {shlex.split(command)[1] for command in COMMANDS if command.startswith("make ")} <= targets
+    launched = [command for command in COMMANDS if command.startswith(("accelerate", "torchrun"))]
+    assert launched and all("train_embedder/smoke.yaml" in command for command in launched), "as in test_launchers.py"
 
 
 def test_the_line_of_stages_is_complete_and_in_order() -> None:
-    named = [
-        shlex.split(command)[1]
-        for command in COMMANDS
-        if command.startswith("tilewright ") and "/smoke.yaml" in command
-    ]
-    assert named == list(STAGES)
+    assert [shlex.split(command)[1] for command in OF_THE_LINE if "/smoke.yaml" in command] == list(STAGES)
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith("tilewright ")])
+@pytest.mark.parametrize("command", OF_THE_LINE)
 def test_command_runs(
     command: str, smoke_runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -38,3 +42,23 @@ def test_command_runs(
     arguments = shlex.split(command)[1:]
     main([str(smoke_runs) if argument == "runs" else argument for argument in arguments])
     assert capsys.readouterr().out.strip()
+
+
+@pytest.mark.browser
+def test_own_pages_become_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TILEWRIGHT_RUNS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_pages").mkdir()
+    names = ("Ostermoor", "Velkirk", "Harrowgate Fen", "Lindquay", "Sorrel Bridge", "Tamsin Cross")
+    for number, name in enumerate(names):
+        text = f"Its market, held since {1500 + number}, sells wool from {name} and from nowhere else in the land. " * 3
+        page = PAGE.format(name=name, year=1200 + 17 * number, later=1700 + 13 * number, text=text)
+        (tmp_path / "my_pages" / f"{number}.html").write_text(page, encoding="utf-8")
+    for command in OF_OWN_PAGES:
+        main(shlex.split(command)[1:])
+    pairs = [
+        line
+        for split in ("train", "validation", "test")
+        for line in (tmp_path / f"runs/own/splits/{split}.jsonl").open()
+    ]
+    assert [shlex.split(command)[1] for command in OF_OWN_PAGES] == list(STAGES)[:5] and pairs
