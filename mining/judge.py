@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tilewright.data_gen.grounded.judge import GroundedJudge
-
 from tilewright.data_gen.records import Tile
 from tilewright.data_gen.verdicts import Verdict
 
