@@ -27,10 +27,10 @@ quickstart: $(READY)
 	$(BIN)/tilewright run configs/quickstart.yaml
 
 test: $(READY)
-	$(BIN)/python -m pytest -q -m "not slow"
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
 
 test-all: $(READY)
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -14,7 +14,7 @@ LAUNCHERS = {
     "console": [str(BIN / "tilewright"), "train_embedder"],
     "python -m": [sys.executable, "-m", MODULE],
     "accelerate": [str(BIN / "accelerate"), "launch", "--cpu", "--num_processes=1", "-m", MODULE],
-    "torchrun": [str(BIN / "torchrun"), "--nproc_per_node=2", "--master_port=29533", "-m", MODULE],
+    "torchrun": [str(BIN / "torchrun"), "--standalone", "--nproc_per_node=2", "-m", MODULE],
 }
 
 
