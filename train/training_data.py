@@ -45,14 +45,15 @@ def load_training_data(
     by_split = {split: tiles_of(store, pages[split]) for split in ("train", "validation")}
     chosen = choose(examples, len(examples) if limit_examples is None else limit_examples, seed)
     shown = choose(chosen, train_recall_queries, seed)
+    asked = choose(pairs, validation_queries, seed)
     return TrainingData(
         store=store,
         examples=chosen,
         training_tiles=by_split["train"],
         validation=Pool(
             "validation",
-            {pair.query_id: pair.query for pair in choose(pairs, validation_queries, seed)},
-            {pair.query_id: [pair.tile_id] for pair in pairs},
+            {pair.query_id: pair.query for pair in asked},
+            {pair.query_id: [pair.tile_id] for pair in asked},
             by_split["validation"],
         ),
         training=Pool(

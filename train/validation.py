@@ -22,12 +22,19 @@ CHUNK_TOKENS = 4096  # input tokens embedded at once
 
 @dataclass(frozen=True)
 class Pool:
-    """``queries`` ({query id: text}) to be searched among ``tile_ids``; ``relevant`` names each query's right tiles."""
+    """``queries`` ({query id: text}) to be searched among ``tile_ids``; ``relevant`` names each query's right tiles.
+
+    Raises ValueError unless both speak of the same queries: one without a ranking would count as a miss.
+    """
 
     name: str
     queries: Mapping[str, str]
     relevant: Mapping[str, Collection[str]]
     tile_ids: Sequence[str]
+
+    def __post_init__(self) -> None:
+        if self.queries.keys() != self.relevant.keys():
+            raise ValueError(f"{self.name}: {len(self.queries)} queries, relevant tiles of {len(self.relevant)}")
 
 
 def retrieval_figures(encoder: Encoder, tiles: TileInputs, pool: Pool, rank: int, world: int) -> dict[str, float]:

@@ -42,7 +42,9 @@ def test_pools_hold_all_tiles_of_their_split(folder: Path, reader_parts: Any) ->
     assert sorted(data.validation.tile_ids) == sorted(reader_parts.tile_ids[5:7])
     assert pool_counts(data.validation) == {"queries": 4, "tiles": 2, "pages": 2}
     assert pool_counts(data.training) == {"queries": 8, "tiles": 5, "pages": 5}
-    assert all(len(data.training.relevant[query]) == 1 for query in data.training.queries)
+    for pool in (data.training, data.validation):
+        assert pool.relevant.keys() == pool.queries.keys()
+        assert all(set(tiles) < set(pool.tile_ids) and len(tiles) == 1 for tiles in pool.relevant.values())
 
 
 def test_limits_choose_by_digest(folder: Path, reader_parts: Any) -> None:

@@ -42,6 +42,11 @@ def test_figures_do_not_depend_on_chunks(chunk_tokens: int, reader_parts: Any, m
     assert set(figures) == {"recall_at_1", "recall_at_3", "recall_at_10", "mrr"}
 
 
+def test_a_pool_speaks_of_its_own_queries_only() -> None:
+    with pytest.raises(ValueError, match="1 queries, relevant tiles of 2"):
+        Pool("test", {"a": "A?"}, {"a": ["t"], "b": ["t"]}, ["t"])
+
+
 def test_an_empty_pool_has_no_figures(reader_parts: Any) -> None:
     encoder, store = load_encoder(reader_parts.model.parent / "embedder"), TileStore.open(reader_parts.tiles)
     assert retrieval_figures(encoder, TileInputs(encoder, store), Pool("none", {}, {}, []), 0, 1) == {}
