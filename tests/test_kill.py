@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -18,6 +19,12 @@ ROOT = Path(__file__).parent.parent
 STEPS = load_recipe(ROOT / "configs/smoke.yaml", list(STAGES))
 
 
+@pytest.fixture(scope="module")
+def runs(smoke_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the smoked line, so that half-finished folders disturb no other test."""
+    return shutil.copytree(smoke_runs, tmp_path_factory.mktemp("kill") / "runs")
+
+
 def killed_after(command: list[str], environment: dict[str, str], partial: Path, seconds: float) -> bool:
     """Start, wait until the stage is at work, then ``seconds`` more; whether it was still running when killed."""
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -31,8 +38,8 @@ def killed_after(command: list[str], environment: dict[str, str], partial: Path,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.stage)
-def test_killed_and_resumed_equals_uninterrupted(step: Step, smoke_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TILEWRIGHT_RUNS", str(smoke_runs))
+def test_killed_and_resumed_equals_uninterrupted(step: Step, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_RUNS", str(runs))
     reference = load(step.config, find_stage(step.stage).config, step.overrides).out
     manifest = json.loads((reference / "manifest.json").read_text())
     out = reference.with_name(f"{reference.name}_killed")  # a sibling: relative paths in records stay the same
