@@ -2,15 +2,32 @@
 
 import hashlib
 import re
+from dataclasses import dataclass
 from urllib.parse import SplitResult, quote, unquote_to_bytes, urlsplit, urlunsplit
 
 from tilewright.configs.errors import InputError
 
 PAGE_ID = re.compile(r"[0-9a-f]{16}")
 _DEFAULT_PORTS = {"http": 80, "https": 443, "ftp": 21}
-_MEDIAWIKI_HOSTS = re.compile(
-    r"(?:[a-z0-9-]+\.)*(?:wikipedia|wikimedia|wiktionary|wikiquote|wikibooks|wikisource|wikinews|wikiversity|wikivoyage"
-    r"|wikidata|mediawiki|wikifunctions)\.org"
+
+
+@dataclass(frozen=True)
+class _MediaWiki:
+    """MediaWiki hosts that spell titles by one rule ($wgCapitalLinks)."""
+
+    hosts: re.Pattern[str]
+    first_letter_upper: bool
+
+
+_PROFILES = (  # the first that matches a host holds
+    _MediaWiki(re.compile(r"(?:[a-z0-9-]+\.)*wiktionary\.org|jbo\.(?:m\.)*wikipedia\.org"), first_letter_upper=False),
+    _MediaWiki(
+        re.compile(
+            r"(?:[a-z0-9-]+\.)*(?:wikipedia|wikimedia|wikiquote|wikibooks|wikisource|wikinews|wikiversity|wikivoyage"
+            r"|wikidata|mediawiki|wikifunctions)\.org"
+        ),
+        first_letter_upper=True,
+    ),
 )
 _MOBILE = re.compile(r"(?:^|(?<=\.))(?:m\.)+(?=[a-z]+\.org$)")
 _WIKI_PATH = "/wiki/"
@@ -23,7 +40,8 @@ def canonical_url(url: str) -> str:
     """``url`` in its one spelling; ``canonical_url(canonical_url(u)) == canonical_url(u)``.
 
     Scheme and host lower case, default port and fragment dropped, path percent-decoded except ``%23 %3F %2F %25``.
-    On MediaWiki hosts also: underscores for spaces, first letter of the title upper case, no mobile host (``en.m.``).
+    On MediaWiki hosts also: underscores for spaces, no mobile host (``en.m.``), first letter of the title upper case
+    (but Wiktionary keeps ``apple`` and ``Apple`` apart).
     Query strings, sub-pages and namespaces stay distinct. Raises InputError for anything without scheme and place.
     """
     try:
@@ -36,9 +54,10 @@ def canonical_url(url: str) -> str:
         raise InputError(f"URL {url!r}: wanted an absolute one such as https://host/path")
     host = _canonical_host(parts)
     path = _decode(parts.path)
-    if _MEDIAWIKI_HOSTS.fullmatch(host):
+    profile = next((profile for profile in _PROFILES if profile.hosts.fullmatch(host)), None)
+    if profile is not None:
         host = _MOBILE.sub("", host)
-        path = _canonical_title_path(path)
+        path = _canonical_title_path(path, profile)
     place = host if port is None or port == _DEFAULT_PORTS.get(scheme) else f"{host}:{port}"
     userinfo = parts.netloc.rpartition("@")[0]
     if userinfo:
@@ -86,10 +105,12 @@ def _escape_controls(text: str) -> str:
     return "".join(f"%{ord(char):02X}" if char in _CONTROLS else char for char in text)
 
 
-def _canonical_title_path(path: str) -> str:
+def _canonical_title_path(path: str, profile: _MediaWiki) -> str:
     path = path.replace(" ", "_")
     if not path.startswith(_WIKI_PATH):
         return path
     title = re.sub("_+", "_", path.removeprefix(_WIKI_PATH)).strip("_")
+    if not profile.first_letter_upper:
+        return _WIKI_PATH + title
     first = title[:1].upper()
     return _WIKI_PATH + (first if len(first) == 1 else title[:1]) + title[1:]

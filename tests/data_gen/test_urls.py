@@ -41,6 +41,8 @@ DIFFERENT = [
     ("https://en.m.example.com/ada", "https://en.example.com/ada"),
     ("https://example.com/a b", "https://example.com/a_b"),
     ("http://example.com/", "https://example.com/"),
+    ("https://en.wiktionary.org/wiki/apple", "https://en.wiktionary.org/wiki/Apple"),
+    ("https://jbo.m.wikipedia.org/wiki/nu", "https://jbo.m.wikipedia.org/wiki/Nu"),
     ("https://en.wikipedia.org.evil.net/wiki/ada", "https://en.wikipedia.org.evil.net/wiki/Ada"),
 ]
 
@@ -58,7 +60,7 @@ def test_what_stays_distinct(first: str, second: str) -> None:
 
 
 def test_mediawiki_rules_hold_for_their_hosts_only() -> None:
-    assert canonical_url("https://de.m.wiktionary.org/wiki/haus tür") == "https://de.wiktionary.org/wiki/Haus_tür"
+    assert canonical_url("https://de.m.wiktionary.org/wiki/haus tür") == "https://de.wiktionary.org/wiki/haus_tür"
     assert canonical_url("https://en.wikipedia.org/w/index.php?title=ada") == (
         "https://en.wikipedia.org/w/index.php?title=ada"
     )
@@ -79,7 +81,16 @@ def test_no_address_is_refused(url: str) -> None:
 
 
 HOSTS = st.sampled_from(
-    ["en.wikipedia.org", "en.m.wikipedia.org", "m.wikipedia.org", "EXAMPLE.com", "a.b:80", "m.m.wikimedia.org", "x:443"]
+    [
+        "en.wikipedia.org",
+        "en.m.wikipedia.org",
+        "m.wikipedia.org",
+        "EXAMPLE.com",
+        "a.b:80",
+        "m.m.wikimedia.org",
+        "en.wiktionary.org",
+        "x:443",
+    ]
 )
 
 
