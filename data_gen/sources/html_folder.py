@@ -35,7 +35,9 @@ class HtmlFolder:
     def __init__(self, folder: Path, base_url: str | None) -> None:
         if not folder.is_dir():
             raise InputError(f"{folder}: wanted a folder of HTML files, found no such folder")
-        self._folder, self._base_url = folder, base_url
+        self._folder = folder
+        needs_slash = base_url and not base_url.endswith("/")  # without it the last part would be lost
+        self._base_url = f"{base_url}/" if needs_slash else base_url
 
     def entries(self, skipped: Counter[str]) -> Iterator[Entry]:
         """One entry a file, in order of path. Raises InputError for a file without any URL."""

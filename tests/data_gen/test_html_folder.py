@@ -48,6 +48,14 @@ def test_addresses_by_path_and_by_canonical_link(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("base", ["https://d.example/docs", "https://d.example/docs/"])
+def test_the_base_is_a_folder_with_or_without_its_slash(tmp_path: Path, base: str) -> None:
+    (tmp_path / "a.html").write_text("x")
+    (tmp_path / "b.html").write_text("<link rel=canonical href=c.html>")
+    urls = [entry.url for entry in HtmlFolder(tmp_path, base).entries(Counter())]
+    assert urls == ["https://d.example/docs/a.html", "https://d.example/docs/c.html"]
+
+
 def test_no_address_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("<p>x")
     with pytest.raises(InputError, match=r"a\.html: wanted <link rel=canonical .* or base_url"):
