@@ -10,15 +10,17 @@ import numpy as np
 import torch
 
 from tilewright.configs.errors import InputError
+from tilewright.configs.stage import execution
 from tilewright.data_gen.records import QAPair
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.tiles import TILE_HEIGHT_PX, TILE_WIDTH_PX
 from tilewright.eval.metrics import RowResult
 from tilewright.eval.questions import Pool
 from tilewright.eval.tools import require_module
-from tilewright.mining.embed_tiles import VECTORS, accelerator, write_vectors
+from tilewright.mining.embed_tiles import VECTORS, write_vectors
 from tilewright.mining.embed_tiles import Config as EmbedConfig
 from tilewright.mining.index import TileIndex
+from tilewright.train.distributed import choose_device
 from tilewright.train.encoder import Encoder, load_encoder
 from tilewright.train.encoder_io import read_encoder_file
 
@@ -32,7 +34,7 @@ class OcrConfig:
 
     language: str
     scale: float
-    processes: int
+    processes: int = execution()
     timeout_s: float
 
     def __post_init__(self) -> None:
@@ -62,7 +64,7 @@ class RowContext:
     @property
     def place(self) -> torch.device:
         """Where models run."""
-        return accelerator() if self.device == "auto" else torch.device(self.device)
+        return choose_device(self.device)
 
     @property
     def dtype(self) -> torch.dtype:

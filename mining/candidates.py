@@ -17,6 +17,7 @@ from tilewright.configs.stage import StageError
 from tilewright.data_gen.records import QAPair, Tile, read_jsonl
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.mining.index import Hits, TileIndex
+from tilewright.train.distributed import choose_device
 from tilewright.train.encoder import Encoder, load_encoder
 
 TILES_IN_MEMORY = 4096
@@ -42,9 +43,10 @@ class Searcher:
         self._light = lru_cache(maxsize=TILES_IN_MEMORY)(store.light)
 
     @classmethod
-    def open(cls, index: Path, checkpoint: Path, tiles: Path) -> "Searcher":
+    def open(cls, index: Path, checkpoint: Path, tiles: Path, device: str = "auto") -> "Searcher":
         """Raises InputError if the index holds tiles that ``tiles`` lacks or was made by another encoder."""
-        opened, encoder, store = TileIndex.load(index), load_encoder(checkpoint), TileStore.open(tiles)
+        opened, store = TileIndex.load(index), TileStore.open(tiles)
+        encoder = load_encoder(checkpoint, device=choose_device(device))
         opened.check_encoder(encoder.hash, str(index))
         missing = next((tile_id for tile_id in opened.tile_ids if tile_id not in store), None)
         if missing is not None:

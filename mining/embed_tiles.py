@@ -16,8 +16,9 @@ from torch import Tensor
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import process_items
-from tilewright.configs.stage import Counts, Inputs, Stage, StageError, input_path, main, write_atomically
+from tilewright.configs.stage import Counts, Inputs, Stage, StageError, execution, input_path, main, write_atomically
 from tilewright.data_gen.tile_store import TileStore
+from tilewright.train.distributed import choose_device
 from tilewright.train.encoder import Batch, Encoder, evaluating, load_encoder, token_batches
 from tilewright.train.encoder_io import write_encoder_file
 
@@ -42,7 +43,7 @@ class Config:
     model_dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     block_tiles: int = 64
     batch_tokens: int = 4096
-    workers: int = 2
+    workers: int = execution(default=2)
     device: str = "auto"
 
     def __post_init__(self) -> None:
@@ -62,8 +63,8 @@ class Block:
 
 def write_vectors(config: Config, inputs: Inputs, out: Path) -> Counts:
     """Write ``vectors.npy`` [P, D], ``tile_ids.json`` and ``encoder.json``; return counts of tiles and tokens."""
-    device = accelerator() if config.device == "auto" else torch.device(config.device)
-    encoder = load_encoder(inputs["checkpoint"], device=device, dtype=getattr(torch, config.model_dtype))
+    device, dtype = choose_device(config.device), getattr(torch, config.model_dtype)
+    encoder = load_encoder(inputs["checkpoint"], device=device, dtype=dtype)
     store = TileStore.open(inputs["tiles"])
     blocks = _blocks(encoder, store, store.tile_ids, config.block_tiles)
     folder = out / BLOCKS
@@ -109,11 +110,6 @@ def embed_tiles(
     wanted = store.tile_ids if tile_ids is None else tile_ids
     blocks = _blocks(encoder, store, wanted, block_tiles)
     return torch.cat([vectors for _, vectors in _embedded(encoder, store, blocks, batch_tokens, workers)])
-
-
-def accelerator() -> torch.device:
-    """The accelerator if there is one, else the CPU."""
-    return torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
 
 
 def _blocks(encoder: Encoder, store: TileStore, tile_ids: Sequence[str], block_tiles: int) -> list[Block]:

@@ -38,6 +38,7 @@ class Config:
     trusts the index). ``k_weights``: relative frequency of k = 1, 2, ... tiles. ``absent_share`` of the rows don't
     show the gold tile and have the answer ``absent_answer``. ``compressions``: one is drawn for each row.
     ``depth`` candidates are searched. ``max_train``, ``max_validation``: how many pairs, drawn by digest (null: all).
+    ``device`` encodes the queries: auto takes the accelerator if there is one.
     """
 
     out: Path
@@ -58,6 +59,7 @@ class Config:
     judge: Literal["grounded", "none"] = "grounded"
     depth: int = 20
     block: int = 64
+    device: str = "auto"
 
     def __post_init__(self) -> None:
         if not self.k_weights or min(self.k_weights) < 0 or sum(self.k_weights) <= 0:
@@ -145,7 +147,7 @@ def make_reader_data(config: Config, inputs: Inputs, out: Path) -> Counts:
     }
     pages = {split: pages_of_split(inputs["pages"], split) for split in SPLITS}
     _check_splits(pairs, pages, inputs)
-    searcher = Searcher.open(inputs["index"], inputs["checkpoint"], inputs["tiles"])
+    searcher = Searcher.open(inputs["index"], inputs["checkpoint"], inputs["tiles"], config.device)
     for split, path in zip(SPLITS, (inputs["pairs"], inputs["validation"]), strict=True):
         searcher.check_positives(pairs[split], path)
     known = {

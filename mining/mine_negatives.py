@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError, process_items
-from tilewright.configs.stage import Counts, Inputs, Stage, StageError, input_path, main
+from tilewright.configs.stage import Counts, Inputs, Stage, StageError, execution, input_path, main
 from tilewright.data_gen.records import QAPair, TrainingExample, write_jsonl
 from tilewright.data_gen.verdicts import Verdict
 from tilewright.mining.candidates import (
@@ -40,6 +40,7 @@ class Config:
     ``top_k`` candidates are walked until ``negatives`` are found; a pair with fewer is kept or dropped by ``short``.
     ``same_page: skip`` leaves out the positive's page. ``block`` queries are encoded together. More than
     ``max_error_share`` of a block's judgements without a verdict stop the stage.
+    ``device`` encodes the queries: auto takes the accelerator if there is one.
     """
 
     out: Path
@@ -55,7 +56,8 @@ class Config:
     pages: Path | None = input_path()
     judge: Literal["grounded"] = "grounded"
     block: int = 64
-    max_error_share: float = 0.01
+    max_error_share: float = execution(default=0.01)
+    device: str = "auto"
 
     def __post_init__(self) -> None:
         if not 1 <= self.negatives <= self.top_k or self.block < 1:
@@ -100,7 +102,7 @@ def mine_negatives(config: Config, inputs: Inputs, out: Path) -> Counts:
         return {"pairs": len(pairs), "examples": write_jsonl(out / "examples.jsonl", examples)}
     pages = pages_of_split(inputs["pages"], "train") if "pages" in inputs else None
     _check_pages(pairs, pages, inputs)
-    searcher = Searcher.open(inputs["index"], inputs["checkpoint"], inputs["tiles"])
+    searcher = Searcher.open(inputs["index"], inputs["checkpoint"], inputs["tiles"], config.device)
     searcher.check_positives(pairs, inputs["pairs"])
     judge = JUDGES[config.judge]() if config.mode == "judged" else None
 

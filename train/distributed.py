@@ -14,13 +14,20 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from tilewright.configs.errors import InputError
 from tilewright.configs.stage import rank_and_world
 
 TIMEOUT = datetime.timedelta(minutes=30)
 
 
-def choose_device() -> torch.device:
-    """This rank's GPU if there is one and ``accelerate launch --cpu`` didn't forbid it, else the CPU."""
+def choose_device(name: str = "auto") -> torch.device:
+    """The device called ``name``; ``auto``: this rank's GPU if there is one and ``accelerate launch --cpu`` didn't
+    forbid it, else the CPU. Raises InputError for a name that torch doesn't know."""
+    if name != "auto":
+        try:
+            return torch.device(name)
+        except RuntimeError as error:
+            raise InputError(f"device: wanted auto, cpu, cuda or cuda:N, found {name!r}") from error
     if torch.cuda.is_available() and os.environ.get("ACCELERATE_USE_CPU", "").lower() not in ("1", "true", "yes"):
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     return torch.device("cpu")
