@@ -15,6 +15,7 @@ from tilewright.train.make_tiny_model import TINY_NAME
 
 GROUNDED = "grounded"
 LEARNED = 0.9  # training Recall@1 that the learning check wants
+SEEN = ("train", "validation")  # splits whose pages training or the choice of weights has seen
 
 
 RUNS = {"memorise_run": "Learning check", "embedder_run": "Embedder", "reader_run": "Reader"}
@@ -62,8 +63,7 @@ def describe(
 
 def pool_facts(pool: Pool, tiles: Path) -> dict[str, int]:
     """Counts of the tiles searched and, from the render stage's manifest if there is one, of the corpus behind them."""
-    manifest = read_manifest(tiles)
-    counts = manifest["counts"] if manifest else {}
+    counts = manifest_of(tiles)["counts"] if (tiles / "manifest.json").exists() else {}
     pages = int(counts.get("pages", len(pool.tiles_of)))
     return {
         "n_tiles": len(pool),
@@ -75,13 +75,13 @@ def pool_facts(pool: Pool, tiles: Path) -> dict[str, int]:
 
 
 def question_facts(pairs: Sequence[QAPair], outside: Collection[str], splits: Path | None) -> dict[str, int]:
-    """Counts of the questions; ``on_training_pages`` must be 0 for a held-out figure."""
-    training = pages_of_split(splits / "pages.json", "train") if splits else frozenset()
+    """Counts of the questions; ``on_{split}_pages`` must be 0 for a held-out figure (validation selects weights)."""
+    seen = {split: pages_of_split(splits / "pages.json", split) if splits else frozenset[str]() for split in SEEN}
     return {
         "n_questions": len(pairs),
         "n_pages": len({pair.page_id for pair in pairs}),
         "gold_outside_pool": len(outside),
-        "on_training_pages": sum(pair.page_id in training for pair in pairs),
+        **{f"on_{split}_pages": sum(pair.page_id in pages for pair in pairs) for split, pages in seen.items()},
     }
 
 
@@ -92,7 +92,12 @@ def manifest_of(folder: Path) -> dict[str, Any]:
     except ValueError as error:
         raise InputError(str(error)) from error
     if manifest is None:
-        raise InputError(f"{folder}: wanted the folder of a finished stage, found no manifest.json")
+        raise InputError(f"{folder}: wanted the folder of a finished stage, found no manifest.json of one")
+    request = manifest["request"]
+    if not isinstance(request, dict) or not isinstance(request.get("config"), dict) or "stage" not in request:
+        raise InputError(f"{folder / 'manifest.json'}: wanted a request with stage and config, found {request!r:.80}")
+    if not isinstance(manifest["counts"], dict):
+        raise InputError(f"{folder / 'manifest.json'}: wanted counts by name, found {manifest['counts']!r:.80}")
     return manifest
 
 
@@ -115,7 +120,8 @@ def stand_ins(pairs: Sequence[QAPair], models: Mapping[str, Path], manifests: Se
     if annotators:
         lines.append(
             f"Questions and answers come from the offline annotator {', '.join(annotators)}: rules over each page's own"
-            " text, no language model."
+            " text, no language model. They are made from the DOM text that the row bm25 searches, which favours that"
+            " row."
         )
     judged = sorted(
         {manifest["request"]["stage"] for manifest in manifests if _uses_grounded_judge(manifest["request"]["config"])}
@@ -130,7 +136,8 @@ def stand_ins(pairs: Sequence[QAPair], models: Mapping[str, Path], manifests: Se
         lines.append(
             f"The models ({', '.join(tiny)}) are tiny and start from random weights. A model of this size does not"
             " learn to read 14-px text in minutes of training: expect held-out recall near chance and reader accuracy"
-            " near zero. They show that the pipeline runs, not how well the method works."
+            " near zero. They show that the pipeline runs, not how well the method works. Their"
+            " tokenizer was trained on the text of all tiles, test pages included."
         )
     return lines
 

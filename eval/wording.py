@@ -1,10 +1,11 @@
 """How figures are put into words, the same on the terminal and in the report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tilewright.data_gen.tiles import TILE_HEIGHT_PX, TILE_WIDTH_PX
 from tilewright.eval.metrics import LEVELS, NOT_RUN
+from tilewright.eval.sources import SEEN
 from tilewright.train.pixels import visual_tokens
 
 LEVEL_WORDS = {"page": "by gold page", "tile": "by gold tile"}
@@ -75,8 +76,10 @@ def pool_sentence(metrics: Mapping[str, Any]) -> str:
         sentence += (
             f" The gold tile of {questions['gold_outside_pool']} questions is not in the pool: they count as missed."
         )
-    if questions["on_training_pages"]:
-        sentence += f" {questions['on_training_pages']} questions are about pages of the training split: NOT held out."
+    for split in SEEN:
+        count = questions[f"on_{split}_pages"]
+        if count:
+            sentence += f" {count} questions are about pages of the {split} split: NOT held out."
     return sentence
 
 
@@ -115,11 +118,6 @@ def learning_sentence(metrics: Mapping[str, Any]) -> str | None:
         f" tiles: {check['recall@1']:.3f} (wanted at least {check['wanted']:.1f};"
         f" {'reached' if check['recall@1'] >= check['wanted'] else 'NOT reached'})."
     )
-
-
-def row_names(metrics: Mapping[str, Any]) -> Sequence[str]:
-    """Rows in the order of the config."""
-    return list(metrics["rows"])
 
 
 def ran(row: Mapping[str, Any]) -> bool:

@@ -49,7 +49,14 @@ def runs(world: Any) -> dict[str, Any]:
     for name, folder in folders.items():
         folder.mkdir(exist_ok=True)
         request = {"stage": "train_embedder", "schema": 1, "config": {"judge": "grounded"}, "inputs": {}}
-        manifest = {"identity": name, "request": request, "counts": counts, "outputs": {}, "provenance": {}}
+        manifest = {
+            "identity": name,
+            "request": request,
+            "counts": counts,
+            "outputs": {},
+            "sizes": {},
+            "provenance": {},
+        }
         (folder / "manifest.json").write_text(json.dumps(manifest))
         (folder / "curve.jsonl").write_text("".join(json.dumps(row) + "\n" for row in curve))
     return folders | {"before": (world.root / "tiny",)}
@@ -126,10 +133,13 @@ def test_records_hold_all_that_happened(world: Any, evaluation: Path) -> None:
 
 def test_metrics_say_what_they_rest_on(evaluation: Path) -> None:
     metrics = metrics_of(evaluation)
-    assert metrics["questions"] == {"n_questions": 8, "n_pages": 4, "gold_outside_pool": 0, "on_training_pages": 0}
+    assert metrics["questions"] == {
+        "n_questions": 8, "n_pages": 4, "gold_outside_pool": 0, "on_train_pages": 0, "on_validation_pages": 0,
+    }  # fmt: skip
     assert (metrics["pool"]["n_tiles"], metrics["pool"]["n_pages"]) == (12, 6)
     assert [line.split()[0] for line in metrics["stand_ins"]] == ["Questions", "The", "The"]
     assert "grounded/1" in metrics["stand_ins"][0] and "random weights" in metrics["stand_ins"][2]
+    assert "the row bm25 searches" in metrics["stand_ins"][0] and "test pages included" in metrics["stand_ins"][2]
     assert metrics["learning_check"] == {
         "recall@1": 0.953125, "n_examples": 64, "n_tiles": 200, "chance": 0.01, "wanted": 0.9,
     }  # fmt: skip
@@ -254,15 +264,19 @@ def test_bad_questions_are_errors(world: Any, tmp_path: Path) -> None:
         run_stage(STAGE, light(world, tmp_path / "b", pairs=empty))
 
 
-def test_questions_on_training_pages_and_outside_the_pool_are_counted(world: Any, tmp_path: Path) -> None:
+def test_questions_on_pages_of_other_splits_and_outside_the_pool_are_counted(world: Any, tmp_path: Path) -> None:
     pairs = read_jsonl(world.paths["pairs"], QAPair)
-    training = json.loads((world.paths["splits"] / "pages.json").read_text())["train"][0]
-    leaked = dataclasses.replace(pairs[0], query_id="leaked", page_id=training, tile_id=f"{training}-0000-00")
+    splits = json.loads((world.paths["splits"] / "pages.json").read_text())
+    leaked = [
+        dataclasses.replace(pairs[0], query_id=f"leaked-{split}", page_id=page, tile_id=f"{page}-0000-00")
+        for split, page in (("train", splits["train"][0]), ("validation", splits["validation"][0]))
+    ]
     stranger = dataclasses.replace(pairs[0], query_id="stranger", page_id="f" * 16, tile_id=f"{'f' * 16}-0000-00")
-    write_jsonl(tmp_path / "pairs.jsonl", [*pairs, leaked, stranger])
+    write_jsonl(tmp_path / "pairs.jsonl", [*pairs, *leaked, stranger])
     run_stage(STAGE, light(world, tmp_path / "out", pairs=tmp_path / "pairs.jsonl"))
     metrics = metrics_of(tmp_path / "out")
-    assert metrics["questions"]["on_training_pages"] == metrics["questions"]["gold_outside_pool"] == 1
+    counts = ("on_train_pages", "on_validation_pages", "gold_outside_pool")
+    assert [metrics["questions"][name] for name in counts] == [1, 1, 1]
     report = (tmp_path / "out" / "report.html").read_text()
     assert "NOT held out" in report and "count as missed" in report
     theirs = ir_measures.calc_aggregate(

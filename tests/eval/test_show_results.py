@@ -19,6 +19,10 @@ def figures(value: float, low: float | None, high: float | None, chance: float) 
     return as_json(Estimate(value, low, high, "", 40, 9)) | {"chance": chance}
 
 
+def on_pages_of(train: int, validation: int) -> dict[str, int]:
+    return {"on_train_pages": train, "on_validation_pages": validation}
+
+
 def metrics(**changes: Any) -> dict[str, Any]:
     """Metrics of two rows that ran, one that didn't and a reader with errors."""
     level = {"recall@1": figures(0.05, 0.0, 0.1, 0.01), "mrr": figures(0.5, 0.4, 0.6, 0.1)}
@@ -29,7 +33,7 @@ def metrics(**changes: Any) -> dict[str, Any]:
         "stand_ins": ["Annotator [grounded/1]"],
         "settings": {"ks": [1], "depth": 50, "confidence": 0.95},
         "pool": {"n_tiles": 30, "n_pages": 10, "corpus_tiles": 90, "corpus_pages": 10, "pages_incomplete": 8},
-        "questions": {"n_questions": 40, "n_pages": 9, "gold_outside_pool": 0, "on_training_pages": 0},
+        "questions": {"n_questions": 40, "n_pages": 9, "gold_outside_pool": 0} | on_pages_of(0, 0),
         "chance": {kind: {"recall@1": 0.01, "mrr": 0.1} for kind in ("page", "tile")},
         "rows": {
             "base": ran | {"title": "pictures"},
@@ -87,6 +91,9 @@ def test_wording() -> None:
     assert learning_sentence(metrics(learning_check=None)) is None
     whole = metrics(pool={"n_tiles": 1, "n_pages": 1, "corpus_tiles": 1, "corpus_pages": 1, "pages_incomplete": 0})
     assert pool_sentence(whole) == "40 test questions on 9 pages, each searched among all 1 tile of 1 page."
+    sentence = pool_sentence(metrics(questions=metrics()["questions"] | on_pages_of(2, 3)))
+    assert "2 questions are about pages of the train split: NOT held out." in sentence
+    assert "3 questions are about pages of the validation split: NOT held out." in sentence
     cut = metrics(pool={"n_tiles": 9, "n_pages": 2, "corpus_tiles": 9, "corpus_pages": 2, "pages_incomplete": 1})
     assert "Not captured to the end: 1 page." in pool_sentence(cut)
 
