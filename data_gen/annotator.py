@@ -1,7 +1,7 @@
 """What makes questions: the ``Annotator`` protocol and what it returns for a tile."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tilewright.data_gen.records import Tile
@@ -23,10 +23,19 @@ class RawPair:
 
 
 @dataclass(frozen=True)
+class Generated:
+    """Pairs whose answers stand in their tile, best first; ``dropped``: {why: how many} of those left out."""
+
+    pairs: tuple[RawPair, ...]
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Skip:
     """The annotator has no question for a tile; ``reason`` is a short name that manifests count."""
 
     reason: str
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
 
 class Annotator(Protocol):
@@ -35,6 +44,6 @@ class Annotator(Protocol):
     @property
     def name(self) -> str: ...
 
-    def generate(self, tile: Tile) -> Sequence[RawPair] | Skip:
-        """Pairs whose answers stand in ``tile``, best first, or why there are none."""
+    def generate(self, tile: Tile) -> Generated | Skip:
+        """Pairs about ``tile``, or why there are none."""
         ...

@@ -17,12 +17,15 @@ from tilewright.data_gen.grounded.annotator import GroundedAnnotator
 from tilewright.data_gen.records import Page, QAPair, Tile, from_json, read_jsonl, to_json, write_jsonl
 from tilewright.data_gen.tile_store import TileStore
 
+PAIR_DROPS = ("dropped_answer_not_in_tile", "dropped_over_max_pairs", "dropped_repeated_on_tile")
+
 
 @dataclass(frozen=True)
 class Config:
     """Asks about every tile of ``tiles`` (folder of render_tiles) that passes the gates.
 
-    ``max_pairs_per_tile`` bounds what one tile may give; what is left out is counted.
+    ``max_pairs_per_tile`` bounds what one tile may give; what is left out is counted: ``candidates`` is the sum of
+    ``pairs`` and of the pairs dropped as over_max_pairs, answer_not_in_tile or repeated_on_tile.
     """
 
     out: Path
@@ -38,7 +41,7 @@ def query_id(tile_id: str, query: str) -> str:
 
 
 def make_queries(config: Config, inputs: Inputs, out: Path) -> Counts:
-    """Write ``pairs.jsonl`` in the order of tile ids; resumes tile by tile."""
+    """Write ``pairs.jsonl`` in the order of tile ids; resumes tile by tile. Raises InputError if there's no pair."""
     store = TileStore.open(inputs["tiles"])
     if not len(store):
         raise InputError(f"{inputs['tiles']}: the tile store is empty: render at least one page with text first")
@@ -52,8 +55,15 @@ def make_queries(config: Config, inputs: Inputs, out: Path) -> Counts:
 
     results = process_items("make_queries", list(store.tile_ids), str, work, out)
     pairs = [from_json(QAPair, pair) for result in results.values() for pair in result.get("pairs", ())]
+    counts = _counts(results, pairs, annotator)
+    if not pairs:
+        why = ", ".join(f"{name}: {n}" for name, n in counts.items() if name.startswith(("dropped", "skipped")) and n)
+        raise InputError(
+            f"{inputs['tiles']}: none of {len(results)} tiles gave a pair ({why}); wanted at least one: relax `gates`"
+            " or `max_pairs_per_tile`, or render pages with more text"
+        )
     write_jsonl(out / "pairs.jsonl", pairs)
-    return _counts(results, pairs, annotator)
+    return counts
 
 
 def read_pages(tiles: Path) -> dict[str, Page]:
@@ -67,7 +77,7 @@ def read_pages(tiles: Path) -> dict[str, Page]:
 def ask(
     store: TileStore, pages: dict[str, Page], all_gates: Sequence[Gate], annotator: Annotator, tile_id: str
 ) -> dict[str, Any]:
-    """What one tile gives: {"gate": which stopped it}, {"skip": reason}, or {"pairs": [...]}."""
+    """What one tile gives: {"gate": which stopped it}, {"skip": reason}, or {"pairs": [...]}; "dropped": by reason."""
     tile = store.light(tile_id)
     if tile.page_id not in pages:
         raise InputError(f"tile {tile_id}: its page {tile.page_id} isn't in pages.jsonl: run render_tiles again")
@@ -78,8 +88,9 @@ def ask(
         return {"gate": stopped}
     found = annotator.generate(tile)
     if isinstance(found, Skip):
-        return {"skip": found.reason}
-    return {"pairs": [to_json(_pair(raw, tile, annotator.name)) for raw in found]}
+        return {"skip": found.reason, "dropped": dict(found.dropped)}
+    pairs = [to_json(_pair(raw, tile, annotator.name)) for raw in found.pairs]
+    return {"pairs": pairs, "dropped": dict(found.dropped)}
 
 
 def _pair(raw: RawPair, tile: Tile, annotator: str) -> QAPair:
@@ -100,12 +111,16 @@ def _pair(raw: RawPair, tile: Tile, annotator: str) -> QAPair:
 def _counts(results: dict[str, Any], pairs: list[QAPair], annotator: Annotator) -> Counts:
     stopped = Counter(f"dropped_{result['gate']}" for result in results.values() if "gate" in result)
     skipped = Counter(f"skipped_{result['skip']}" for result in results.values() if "skip" in result)
+    dropped = Counter(dict.fromkeys(PAIR_DROPS, 0))
+    for result in results.values():
+        dropped.update({f"dropped_{reason}": number for reason, number in result.get("dropped", {}).items()})
     return {
         "tiles": len(results),
+        "candidates": len(pairs) + dropped.total(),
         "pairs": len(pairs),
         "tiles_with_pairs": len({pair.tile_id for pair in pairs}),
         "pages_with_pairs": len({pair.page_id for pair in pairs}),
-        **dict(sorted((stopped + skipped).items())),
+        **dict(sorted(({**stopped, **skipped, **dropped}).items())),
         "annotator": annotator.name,
         "by_type": dict(sorted(Counter(pair.source_type for pair in pairs).items())),
     }

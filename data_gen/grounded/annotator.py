@@ -2,11 +2,11 @@
 
 import dataclasses
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from tilewright.data_gen.annotator import RawPair, Skip
+from tilewright.data_gen.annotator import Generated, RawPair, Skip
 from tilewright.data_gen.grounded.aliases import aliases
 from tilewright.data_gen.grounded.asked import Asked
 from tilewright.data_gen.grounded.cell_questions import list_questions, table_questions
@@ -31,25 +31,33 @@ class GroundedAnnotator:
     def __init__(self, max_pairs_per_tile: int) -> None:
         self._max_pairs = max_pairs_per_tile
 
-    def generate(self, tile: Tile) -> list[RawPair] | Skip:
+    def generate(self, tile: Tile) -> Generated | Skip:
         """Pairs from infobox, tables, lists and paragraphs in turn, at most the configured number.
 
-        Skips: ``no_text`` (an image without words), ``no_fact`` (text, but nothing that can be asked for).
+        Skips: ``no_text`` (an image without words), ``no_fact`` (text, but nothing that can be asked for). Drops:
+        ``answer_not_in_tile`` (answer or its sentence), ``repeated_on_tile``, ``over_max_pairs``.
         """
         if not tile.text.strip():
             return Skip("no_text")
         by_type: dict[str, list[RawPair]] = defaultdict(list)
+        dropped: Counter[str] = Counter()
         seen: set[tuple[str, str]] = set()
         for pair in self._pairs(tile):
-            if pair.answer in tile.text and pair.source_span in tile.text and (pair.query, pair.answer) not in seen:
+            if pair.answer not in tile.text or pair.source_span not in tile.text:
+                dropped["answer_not_in_tile"] += 1
+            elif (pair.query, pair.answer) in seen:
+                dropped["repeated_on_tile"] += 1
+            else:
                 seen.add((pair.query, pair.answer))
                 by_type[pair.source_type].append(pair)
         if not by_type:
-            return Skip("no_fact")
+            return Skip("no_fact", dropped)
         for pairs in by_type.values():
             pairs.sort(key=lambda pair: digest_number(f"{tile.tile_id}:{pair.query}"))
         turns = zip_longest(*(by_type[kind] for kind in sorted(by_type)))
-        return [pair for turn in turns for pair in turn if pair is not None][: self._max_pairs]
+        found = [pair for turn in turns for pair in turn if pair is not None]
+        dropped["over_max_pairs"] = len(found[self._max_pairs :])
+        return Generated(tuple(found[: self._max_pairs]), dropped)
 
     def _pairs(self, tile: Tile) -> Iterator[RawPair]:
         subject = bare_title(tile.title)

@@ -99,6 +99,9 @@ def test_every_drop_has_its_name(
         "dropped_blocked_page": 1,
         "dropped_few_words": 1,
         "dropped_little_ink": 1,
+        "dropped_answer_not_in_tile": 0,
+        "dropped_over_max_pairs": 0,
+        "dropped_repeated_on_tile": 0,
         "skipped_no_fact": 1,
         "skipped_no_text": 1,
     }
@@ -107,16 +110,41 @@ def test_every_drop_has_its_name(
 
 def test_page_gates(town_tile: Callable[..., Tile], tmp_path: Path) -> None:
     low = corpus(tmp_path / "low", [town_tile(0)], height_px=2000)
-    assert run(low, tmp_path / "a")[0]["dropped_page_height"] == 1
+    with pytest.raises(InputError, match=r"none of 1 tiles gave a pair \(dropped_page_height: 1\).*relax `gates`"):
+        run(low, tmp_path / "a")
     cut = corpus(tmp_path / "cut", [town_tile(0)], complete=False)
-    assert run(cut, tmp_path / "b")[0]["dropped_incomplete_page"] == 1
+    with pytest.raises(InputError, match=r"\(dropped_incomplete_page: 1\)"):
+        run(cut, tmp_path / "b")
     assert run(cut, tmp_path / "c", dataclasses.replace(GATES, require_complete=False))[0]["pairs"] != 0
 
 
+FACTS = (
+    "The moss hall of Harrow Town was built of fern stone in 1801."
+    " Harrow Town has been a member of the Coastal League since 1877."
+)
+
+
 def test_most_pairs_per_tile(town_tile: Callable[..., Tile], tmp_path: Path) -> None:
-    tiles = corpus(tmp_path / "tiles", [town_tile(i) for i in range(2)])
+    tiles = corpus(tmp_path / "tiles", [town_tile(i, text=FACTS) for i in range(2)])
+    whole, _ = run(tiles, tmp_path / "all", most=100)
     counts, pairs = run(tiles, tmp_path / "queries", most=1)
     assert counts["pairs"] == len(pairs) == 2
+    assert whole["dropped_over_max_pairs"] == 0 and counts["dropped_over_max_pairs"] != 0
+    assert counts["candidates"] == whole["candidates"] == whole["pairs"]
+    assert whole["pairs"] == len(pairs) + int(str(counts["dropped_over_max_pairs"]))
+
+
+def test_every_candidate_is_a_pair_or_counted(
+    make_tile: Callable[..., Tile], make_block: Callable[..., Block], tmp_path: Path
+) -> None:
+    block, unseen = make_block("paragraph", FACTS), make_block("paragraph", FACTS.replace("18", "19"))
+    tile = dataclasses.replace(make_tile("Harrow Town", [block, block, unseen]), text=FACTS)
+    counts, pairs = run(corpus(tmp_path / "tiles", [drawn(tile, ink=True)]), tmp_path / "queries", most=1)
+    reasons = ("answer_not_in_tile", "over_max_pairs", "repeated_on_tile")
+    absent, over, repeated = (int(str(counts[f"dropped_{reason}"])) for reason in reasons)
+    assert len(pairs) == 1 and over >= 1
+    assert absent == repeated == len(pairs) + over  # each of the three blocks gives as many
+    assert counts["candidates"] == len(pairs) + absent + over + repeated
 
 
 def test_other_tiles_do_not_change_a_tiles_pairs(town_tile: Callable[..., Tile], tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tilewright.data_gen.verdicts import Verdict
 def pairs_of(tile: Tile, most: int = 100) -> list[RawPair]:
     found = GroundedAnnotator(most).generate(tile)
     assert not isinstance(found, Skip)
-    return found
+    return list(found.pairs)
 
 
 def asked(sentence: str, subject: str = "Chronicle", around: str = "") -> dict[str, str]:
