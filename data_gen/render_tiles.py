@@ -27,9 +27,10 @@ ATTEMPTS = 2
 class Config:
     """What render_tiles does.
 
-    ``max_tiles``: of the whole store; every page gets an equal share of it (None: all tiles). ``max_tiles_per_page``
-    bounds a page besides. A sampled page keeps its first tile; the others are drawn by a digest of page id and
-    ``seed``. ``workers``: Chromium processes. A page that takes longer than ``page_timeout_s`` has failed.
+    ``max_tiles``: of the whole store; every page gets an equal share of it (None: all tiles); with fewer tiles than
+    pages some get none and are dropped. ``max_tiles_per_page`` bounds a page besides. A sampled page keeps its first
+    tile; the others are drawn by a digest of page id and ``seed``. ``workers``: Chromium processes. A page that takes
+    longer than ``page_timeout_s`` has failed.
     """
 
     out: Path
@@ -100,6 +101,7 @@ def _counts(pages: Sequence[Page], finished: dict[str, Any], tiles: int) -> Coun
         "pages_complete": sum(value["complete"] for value in values),
         "pages_whose_height_changed": sum(not value["stable"] for value in values),
         "dropped_zero_height": sum(value["tiles_of_page"] == 0 for value in values),
+        "dropped_no_share_of_max_tiles": sum(value["tiles_of_page"] > 0 == value["tiles"] for value in values),
         "failed": len(pages) - len(values),
         "requests_refused": sum(value["requests_refused"] for value in values),
         "chromium": sorted({value["chromium"] for value in values}),

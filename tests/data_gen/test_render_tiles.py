@@ -292,8 +292,18 @@ def test_sampled_pages_are_not_complete_and_equal_the_whole(
     assert [sample.pages[name].complete for name in names] == [False, True, True]
     assert sample.counts["tiles_of_whole_corpus"] == 23
     assert sample.tiles["long"][0].row == 0
+    assert sample.counts["dropped_no_share_of_max_tiles"] == 0
     for tile in sample.store:
         assert tile == rendered.store.get(tile.tile_id)
+
+
+def test_pages_without_a_share_are_counted(tmp_path: Path, write_pages: WritePages) -> None:
+    pages = write_pages(tmp_path / "pages", dict.fromkeys("abc", PAGES["text"]) | {"d": PAGES["zero_height"]})
+    sample = Rendered(make_config(pages, tmp_path / "tiles", max_tiles=1))
+    assert sample.counts["tiles_of_whole_corpus"] == 3
+    assert sample.counts["pages"] == sample.counts["tiles"] == len(sample.pages)
+    assert sample.counts["pages"] + sample.counts["dropped_no_share_of_max_tiles"] == 3
+    assert sample.counts["dropped_no_share_of_max_tiles"] >= 2 and sample.counts["dropped_zero_height"] == 1
 
 
 def test_odd_titles_stay_text(rendered: Rendered) -> None:
