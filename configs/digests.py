@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.configs.errors import InputError
+from tilewright.configs.manifest import MANIFEST, check_outputs, read_manifest
 
-MANIFEST = "manifest.json"
 LOGS = "logs"  # timings and progress: outside every digest, like a manifest's provenance
 
 
@@ -19,16 +19,17 @@ class MissingInputError(InputError, FileNotFoundError):
 
 def canonical_json(value: Any) -> str:
     """One spelling per value: sorted keys, no spaces, dataclasses as mappings, paths as POSIX strings, no NaN."""
-    return json.dumps(_plain(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return json.dumps(plain(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """JSON-able values: dataclasses as mappings, tuples as lists, paths as POSIX strings."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, Path):
         return value.as_posix()
     return value
@@ -45,29 +46,37 @@ def digest_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def output_digests(folder: Path) -> dict[str, str]:
-    """{relative POSIX path: SHA-256} of the files below ``folder``, without manifest, logs/ and hidden entries."""
-    digests = {}
+def output_files(folder: Path) -> dict[str, Path]:
+    """{relative POSIX path: path} of the files below ``folder``, without manifest, logs/ and hidden entries."""
+    files = {}
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
         hidden = relative.parts[0].startswith(".") or relative.parts[0] == LOGS or relative.as_posix() == MANIFEST
         if path.is_file() and not hidden:
-            digests[relative.as_posix()] = digest_file(path)
-    return digests
+            files[relative.as_posix()] = path
+    return files
+
+
+def output_digests(folder: Path) -> dict[str, str]:
+    """{relative POSIX path: SHA-256} of ``output_files``."""
+    return {name: digest_file(path) for name, path in output_files(folder).items()}
 
 
 def digest_input(path: Path) -> str:
-    """Digest of a stage input: a finished stage by its manifest, else the bytes of a file or of a folder's files.
+    """Digest of a stage input: a finished stage by its manifest, else the bytes of a file or of all a folder's files.
 
-    Raises MissingInputError if ``path`` is missing; the message names an unfinished ``.partial`` if there is one.
+    Raises MissingInputError if ``path`` is missing (the message names an unfinished ``.partial`` if there is one),
+    InputError if files of a finished stage are gone or have another size.
     """
-    manifest = path / MANIFEST
-    if manifest.is_file():
-        return digest_text(canonical_json(json.loads(manifest.read_text(encoding="utf-8"))["outputs"]))
+    manifest = read_manifest(path)
+    if manifest is not None:
+        check_outputs(path, manifest)
+        return digest_text(canonical_json(manifest["outputs"]))
     if path.is_file():
         return digest_file(path)
     if path.is_dir():
-        return digest_text(canonical_json(output_digests(path)))
+        files = (item for item in sorted(path.rglob("*")) if item.is_file())
+        return digest_text(canonical_json({item.relative_to(path).as_posix(): digest_file(item) for item in files}))
     for parent in (path, *path.parents):
         partial = parent.parent / f"{parent.name}.partial"
         if parent.name and partial.is_dir():

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from tilewright.configs.digests import LOGS
 from tilewright.configs.journal import Journal
 from tilewright.configs.progress import Progress
-from tilewright.configs.stage import StageError, log_path
+from tilewright.configs.stage import ERRORS, StageError, log_path
 
 T = TypeVar("T")
 JOURNAL = ".journal.jsonl"
@@ -43,19 +43,20 @@ def process_items(
             else:
                 journal.append(key(item), value)
             progress.advance(1)
-        _record_errors(out, errors)
+        _record_errors(name, out, errors)
         if len(errors) > max_error_share * len(items):
             first = next(iter(errors.items()))
             raise StageError(
                 f"{name}: {len(errors)} of {len(items)} items failed, allowed share {max_error_share}; first:"
-                f" {first[0]}: {first[1]}. All are in {out / LOGS / 'errors.jsonl'}. Finished items are kept: fix the"
+                f" {first[0]}: {first[1]}. All are in {out / LOGS / ERRORS}. Finished items are kept: fix the"
                 " cause or raise max_error_share, then run the same command again"
             )
         return {key(item): journal[key(item)] for item in items if key(item) in journal}
 
 
-def _record_errors(out: Path, errors: dict[str, str]) -> None:
+def _record_errors(name: str, out: Path, errors: dict[str, str]) -> None:
     if errors:
         (out / LOGS).mkdir(exist_ok=True)
-        lines = [json.dumps({"key": item, "error": error}, ensure_ascii=False) for item, error in errors.items()]
-        (out / LOGS / "errors.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        with (out / LOGS / ERRORS).open("a", encoding="utf-8") as file:
+            for item, error in errors.items():
+                file.write(json.dumps({"stage": name, "key": item, "error": error}, ensure_ascii=False) + "\n")

@@ -6,6 +6,7 @@ working directory. ``${runs}`` stands for the folder of run outputs: ``$TILEWRIG
 
 import dataclasses
 import difflib
+import math
 import os
 import re
 import types
@@ -224,6 +225,8 @@ def _build_scalar(wanted: Any, value: Any, where: str) -> Any:
         return float(value)
     if wanted is Path and isinstance(value, str):
         return Path(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _ill_typed(where, f"a finite {getattr(wanted, '__name__', wanted)}", value)
     if isinstance(wanted, type) and isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool)):
         return value
     raise _ill_typed(where, getattr(wanted, "__name__", str(wanted)), value)

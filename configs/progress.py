@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as RichProgress
 
 PLAIN_EVERY_S = 10.0
+LOG_EVERY_S = 1.0
 
 
 class Progress:
@@ -22,7 +23,7 @@ class Progress:
 
     def __init__(self, name: str, total: int | None, log_path: Path | None = None, *, quiet: bool = False) -> None:
         self.name, self.total, self.done, self.quiet = name, total, 0, quiet
-        self._started = self._printed = time.monotonic()
+        self._started = self._printed = self._logged = time.monotonic()
         self._note = ""
         self._log = None
         if log_path is not None and not quiet:
@@ -42,8 +43,9 @@ class Progress:
         if self.quiet:
             return
         self._note = "  ".join(f"{key} {_short(value)}" for key, value in metrics.items()) or self._note
-        self.log(**metrics)
         now = time.monotonic()
+        if metrics or now - self._logged >= LOG_EVERY_S or self.done == self.total:
+            self.log(**metrics)
         if self._bar is not None:
             self._bar.update(self._task, completed=self.done, note=self._note)
         elif now - self._printed >= PLAIN_EVERY_S:
@@ -51,9 +53,11 @@ class Progress:
             self._print_line(now)
 
     def log(self, **metrics: float | int | str) -> None:
-        """Write one JSONL line: step, seconds since the start and ``metrics``."""
-        if self._log is not None and metrics:
-            entry = {"stage": self.name, "step": self.done, "elapsed_s": round(time.monotonic() - self._started, 3)}
+        """Write one JSONL line: items done and in all, seconds since the start, and ``metrics``."""
+        if self._log is not None:
+            self._logged = time.monotonic()
+            elapsed_s = round(time.monotonic() - self._started, 3)
+            entry = {"stage": self.name, "step": self.done, "total": self.total, "elapsed_s": elapsed_s}
             self._log.write(json.dumps(entry | metrics, ensure_ascii=False) + "\n")
             self._log.flush()
 

@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tilewright.configs.digests import MANIFEST, MissingInputError, digest_input
-from tilewright.configs.stage import REQUEST, read_manifest
+from tilewright.configs.digests import digest_input, output_digests
+from tilewright.configs.errors import InputError
+from tilewright.configs.items import JOURNAL
+from tilewright.configs.manifest import changed_outputs, read_manifest
+from tilewright.configs.stage import StageError, stored_request
 
 
 @dataclass(frozen=True)
@@ -19,37 +22,52 @@ class StageStatus:
     why: str
 
 
-def status_of(folder: Path) -> list[StageStatus]:
-    """The state of every stage folder at or below ``folder``, sorted by path."""
-    return sorted(_walk(folder), key=lambda status: status.folder)
+def status_of(folder: Path, *, verify: bool = False) -> list[StageStatus]:
+    """The state of every stage folder at or below ``folder``, sorted by path; ``verify`` hashes all output files.
+
+    stale: an input is gone or isn't what it was. broken: output files are gone or changed.
+    """
+    return sorted(_walk(folder, verify), key=lambda status: status.folder)
 
 
-def _walk(folder: Path) -> Iterator[StageStatus]:
-    if (folder / MANIFEST).is_file():
-        yield _finished(folder)
-    elif folder.name.endswith(".partial") and (folder / REQUEST).is_file():
-        done = sum(1 for _ in (folder / ".journal.jsonl").open("rb")) if (folder / ".journal.jsonl").is_file() else 0
-        yield StageStatus(folder, "", "partial", f"{done} items journalled; run its command again to go on")
-    elif folder.is_dir():
+def _walk(folder: Path, verify: bool) -> Iterator[StageStatus]:
+    manifest = read_manifest(folder)
+    if manifest is not None:
+        yield _finished(folder, manifest, verify)
+    elif folder.name.endswith(".partial") and (partial := _partial(folder)) is not None:
+        yield partial
+    else:
         for child in folder.iterdir():
-            if child.is_dir() and not child.name.startswith("."):
-                yield from _walk(child)
+            if child.is_dir() and not child.is_symlink() and not child.name.startswith("."):
+                yield from _walk(child, verify)
 
 
-def _finished(folder: Path) -> StageStatus:
+def _partial(folder: Path) -> StageStatus | None:
     try:
-        manifest = read_manifest(folder)
-        assert manifest is not None
-        stage, recorded, paths = (
-            manifest["request"]["stage"],
-            manifest["request"]["inputs"],
-            manifest["provenance"]["inputs"],
-        )
-    except (ValueError, KeyError) as error:
+        request = stored_request(folder)
+    except StageError as error:
         return StageStatus(folder, "", "broken", str(error))
-    missing = [name for name in manifest["outputs"] if not (folder / name).is_file()]
-    if missing:
-        return StageStatus(folder, stage, "broken", f"{len(missing)} output files are gone (first: {missing[0]})")
+    if request is None:
+        return None
+    journal = folder / JOURNAL
+    done = journal.read_bytes().count(b"\n") if journal.is_file() else 0
+    return StageStatus(folder, request["stage"], "partial", f"{done} items journalled; run its command again to go on")
+
+
+def _finished(folder: Path, manifest: dict[str, Any], verify: bool) -> StageStatus:
+    stage, recorded, paths = (
+        manifest["request"]["stage"],
+        manifest["request"]["inputs"],
+        manifest["provenance"]["inputs"],
+    )
+    wrong = changed_outputs(folder, manifest)
+    if verify and not wrong:
+        found = output_digests(folder)
+        wrong = sorted(name for name, digest in manifest["outputs"].items() if found.get(name) != digest)
+    if wrong:
+        return StageStatus(
+            folder, stage, "broken", f"{len(wrong)} output files are gone or changed (first: {wrong[0]})"
+        )
     changed = [name for name, path in paths.items() if _digest(folder, path) != recorded[name]]
     if changed:
         return StageStatus(folder, stage, "stale", f"changed since: {', '.join(changed)}")
@@ -61,5 +79,5 @@ def _digest(folder: Path, path: str | list[str]) -> Any:
         return [_digest(folder, item) for item in path]
     try:
         return digest_input((folder / path).resolve())
-    except MissingInputError:
+    except InputError:
         return None

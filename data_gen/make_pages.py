@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError, process_items
-from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
+from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_path, main
 from tilewright.data_gen.records import Page, write_jsonl
 from tilewright.data_gen.sources.html_folder import HtmlFolder
 from tilewright.data_gen.sources.source import Entry, Source
@@ -29,14 +29,14 @@ class Config:
 
     source: Literal["wiki_dump", "html_folder"]
     out: Path
-    workers: int
+    workers: int = execution()
     path: Path | None = input_path(default=None)
     base_url: str | None = None
     titles: tuple[str, ...] | None = None
     max_pages: int | None = None
     same_url: Literal["error", "drop"] = "error"
     page_timeout_s: float = 60.0
-    max_error_share: float = 0.02
+    max_error_share: float = execution(default=0.02)
 
     def __post_init__(self) -> None:
         if self.source == "wiki_dump" and self.path is None:

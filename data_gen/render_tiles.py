@@ -10,7 +10,7 @@ from typing import Any
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError, process_items
-from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
+from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_path, main
 from tilewright.data_gen.browser import Browser, OpenPage
 from tilewright.data_gen.dom_layer import SCRIPT, DomLayer
 from tilewright.data_gen.images import encode_png, image_sha256
@@ -34,9 +34,9 @@ class Config:
     """
 
     out: Path
-    workers: int
     max_tiles: int | None
     max_tiles_per_page: int | None
+    workers: int = execution()
     pages: Path = input_path()
     viewport_width_px: int = 875
     tile_width_px: int = 875
@@ -45,7 +45,7 @@ class Config:
     seed: int = 0
     page_timeout_s: float = 120.0
     max_page_height_px: int = 2_000_000
-    max_error_share: float = 0.02
+    max_error_share: float = execution(default=0.02)
 
     def __post_init__(self) -> None:
         for name in ("workers", "max_tiles", "max_tiles_per_page", "viewport_width_px"):

@@ -34,8 +34,8 @@ class OcrConfig:
 
     language: str
     scale: float
-    processes: int = execution()
     timeout_s: float
+    processes: int = execution()
 
     def __post_init__(self) -> None:
         if self.scale <= 0 or self.processes < 1 or self.timeout_s <= 0:

@@ -7,10 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+settings.register_profile("tilewright", deadline=None)  # a busy machine is no failure
+settings.load_profile("tilewright")
 
 
 @pytest.fixture(scope="session")

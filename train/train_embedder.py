@@ -11,7 +11,7 @@ from torch import nn
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.progress import Progress
-from tilewright.configs.stage import Counts, Inputs, Stage, StageError, input_path, log_path, main
+from tilewright.configs.stage import Counts, Inputs, Stage, StageError, execution, input_path, log_path, main
 from tilewright.train import training_checkpoint
 from tilewright.train.adapters import LoraGroup, add_adapters, assert_moved, count_by_group, trainable
 from tilewright.train.batch_plan import BatchPlan, digest_of
@@ -37,7 +37,8 @@ class Config:
     and splits: folder of split_pairs. ``trainable``: `full`, or `adapters` with the LoRA groups in ``adapters``.
     ``hard_negatives`` of each example's negatives (hardest first) and ``random_tiles`` more training tiles join each
     batch as candidates. ``keep``: the weights of the best validation
-    (by ``validation_metric``) or the last ones; ``patience``: stop after so many validations without a better one.
+    (by ``validation_metric``, of trained weights only: `best_beats_start` in the counts tells whether they beat the
+    untrained) or the last ones; ``patience``: stop after so many validations without a better one.
     ``train_recall_every``: steps between searches of ``train_recall_queries`` training queries among all tiles of
     training pages. ``cache_mib``: patches of tiles kept in memory. ``threads``: of torch (none: its default); a
     resumed run is byte-identical on the same number. ``precision``: of frozen weights; adapters are float32 always.
@@ -61,8 +62,8 @@ class Config:
     validation_metric: Literal["recall_at_1", "recall_at_3", "recall_at_10", "mrr"]
     validation_queries: int
     train_recall_every: int | None
-    cache_mib: int
     threads: int | None
+    cache_mib: int = execution()
     model: Path = input_path()
     examples: Path = input_path()
     tiles: Path = input_path()
@@ -200,7 +201,8 @@ class Run:
                 self.position = self.position.after_validation(step, figures[config.validation_metric])
                 if self.position.best_step == step and config.keep == "best" and self.rank == 0:
                     training_checkpoint.save_best(self.out, step, self.weights)
-        if config.train_recall_every and (last or step % config.train_recall_every == 0):
+        ends = self.is_done()  # also by patience, known only after the validation
+        if config.train_recall_every and (ends or step % config.train_recall_every == 0):
             figures = retrieval_figures(self.encoder, self.tiles, self.data.training, self.rank, self.world)
             entry |= {f"train_{name}": value for name, value in figures.items()}
         return entry
@@ -238,6 +240,8 @@ class Run:
         keep_best = self.config.keep == "best" and self.position.best_step > 0
         kept = self.position.best_step if keep_best else self.position.step
         by_group = count_by_group(self.encoder.model)
+        before, after = figures_of(self.curve, 0), figures_of(self.curve, kept)
+        chosen_by = f"validation_{self.config.validation_metric}"
         return {
             "examples": len(self.data.examples),
             "steps": self.position.step,
@@ -250,8 +254,9 @@ class Run:
             "validation_chance_at_1": chance(self.data.validation, 1),
             "train_recall_pool": pool_counts(self.data.training),
             "train_chance_at_1": chance(self.data.training, 1),
-            "before": figures_of(self.curve, 0),
-            "kept": figures_of(self.curve, kept),
+            "before": before,
+            "kept": after,
+            "best_beats_start": after[chosen_by] > before[chosen_by] if chosen_by in after else None,
             **{name: value for name, value in figures_of(self.curve, self.position.step).items() if "train_" in name},
         }
 

@@ -15,7 +15,17 @@ from transformers.trainer_callback import PrinterCallback, TrainerState
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.progress import Progress
-from tilewright.configs.stage import Counts, Inputs, Stage, StageError, input_path, log_path, main, rank_and_world
+from tilewright.configs.stage import (
+    Counts,
+    Inputs,
+    Stage,
+    StageError,
+    execution,
+    input_path,
+    log_path,
+    main,
+    rank_and_world,
+)
 from tilewright.data_gen.records import ReaderExample, read_jsonl
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.train.adapters import LoraGroup, add_adapters, count_by_group
@@ -69,7 +79,7 @@ class Config:
     gradient_checkpointing: bool = False
     max_new_tokens: int = 32
     precision: Literal["float32", "bfloat16"] = "float32"
-    workers: int = 0
+    workers: int = execution(default=0)
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "evaluate_every", "save_every", "threads", "gradient_accumulation"):

@@ -75,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     recipe.set_defaults(action=_run)
     status = commands.add_parser("status", help="what is complete, partial or stale in a folder of runs")
     status.add_argument("folder", type=Path)
+    status.add_argument("--verify", action="store_true", help="hash every output file (default: compare sizes)")
     status.set_defaults(action=_status)
     return parser
 
@@ -95,7 +96,7 @@ def _run(options: argparse.Namespace) -> None:
 def _status(options: argparse.Namespace) -> None:
     if not options.folder.is_dir():
         raise UserError(f"{options.folder} is no folder")
-    statuses = status_of(options.folder)
+    statuses = status_of(options.folder, verify=options.verify)
     table = Table("folder", "stage", "state", "why")
     for status in statuses:
         table.add_row(str(status.folder.relative_to(options.folder)), status.stage, status.state, status.why)

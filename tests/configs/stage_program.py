@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.configs.items import ItemError, process_items
-from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main, rank_and_world
+from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_path, main, rank_and_world
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,8 @@ class Config:
     pause_s: float = 0.0
     factor: int = 2
     broken: tuple[int, ...] = ()
-    max_error_share: float = 0.0
+    max_error_share: float = execution(default=0.0)
+    folder_first: bool = False
 
 
 def double(config: Config, inputs: Inputs, out: Path) -> Counts:
@@ -30,6 +31,8 @@ def double(config: Config, inputs: Inputs, out: Path) -> Counts:
             print("working", number, flush=True)
             yield number, ItemError("broken") if int(number) in config.broken else int(number) * config.factor
 
+    if config.folder_first:
+        (out / "html").mkdir(exist_ok=True)
     numbers = inputs["numbers"].read_text().split()
     values = process_items("double", numbers, str, work, out, max_error_share=config.max_error_share)
     (out / "values.txt").write_text("".join(f"{key} {value}\n" for key, value in values.items()))

@@ -49,8 +49,10 @@ def test_folder_digest_follows_names_and_bytes_and_skips_logs_and_hidden(tmp_pat
     (one / "logs").mkdir()
     (one / "logs/progress.jsonl").write_text("12:00")
     (one / ".journal.jsonl").write_text("{}")
-    assert digest_input(one) == digest_input(two)
-    assert output_digests(one) == {"deep/file": hashlib.sha256(b"x").hexdigest()}
+    assert output_digests(one) == {"deep/file": hashlib.sha256(b"x").hexdigest()} == output_digests(two)
+    assert digest_input(one) != digest_input(two), "in a user's folder every file counts, whatever its name"
+    (two / "manifest.json").write_text('{"name": "a web app"}')
+    assert digest_input(two)
     (two / "deep/file").rename(two / "deep/renamed")
     assert digest_input(one) != digest_input(two)
     assert digest_input(one / "deep/file") == digest_file(one / "deep/file")

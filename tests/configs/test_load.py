@@ -56,6 +56,8 @@ def test_values_arrive_typed(tmp_path: Path) -> None:
         ("steps: many", "run.yaml:steps: wanted int, found 'many'"),
         ("steps: true", "run.yaml:steps: wanted int, found True"),
         ("steps: 3.0", "run.yaml:steps: wanted int, found 3.0"),
+        ("span: [.nan, 1.0]", r"run.yaml:span\[0\]: wanted a finite float, found nan"),
+        ("shares: {a: .inf}", "run.yaml:shares.a: wanted a finite float, found inf"),
         ("quiet: 1", "run.yaml:quiet: wanted bool, found 1"),
         ("mode: judgd", r"run.yaml:mode: wanted one of .* \(did you mean 'judged'\?\)"),
         ("ranks: 3", "run.yaml:ranks: wanted a list"),

@@ -68,6 +68,11 @@ def test_status_tells_stale_partial_and_broken(recipe: Path, tmp_path: Path) -> 
     (tmp_path / "source.txt").write_text("changed")
     with pytest.raises(RuntimeError, match="planted"):
         run_stage(STAGES["first"], Config(tmp_path / "runs/third", tmp_path / "source.txt", "fail"))
+    (tmp_path / "runs/second/text.txt").write_text("HELLO WORLD")
+    (second,) = [status for status in status_of(tmp_path) if status.folder.name == "second"]
+    assert second.state == "complete", "same size: only hashing shows the change"
+    (second,) = [status for status in status_of(tmp_path, verify=True) if status.folder.name == "second"]
+    assert second.state == "broken"
     (tmp_path / "runs/second/text.txt").unlink()
     states = {status.folder.name: (status.state, status.why) for status in status_of(tmp_path)}
     assert states["first"] == ("stale", "changed since: text")

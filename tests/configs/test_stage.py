@@ -89,8 +89,35 @@ def test_other_request_does_not_resume_a_partial_folder(config: Path) -> None:
 
 def test_a_request_that_failed_before_any_work_gives_way_to_the_corrected_one(config: Path) -> None:
     everything = list(range(12))
-    assert run(config, f"broken={everything}").returncode == 1
+    assert run(config, f"broken={everything}", "folder_first=true").returncode == 1
     assert run(config).returncode == 0
+
+
+def test_execution_settings_are_no_part_of_the_request(config: Path) -> None:
+    assert run(config, "broken=[3, 4]").returncode == 1
+    raised = run(config, "broken=[3, 4]", "max_error_share=0.2")
+    assert raised.returncode == 0 and raised.stdout.count("working") == 2, "what was finished is kept"
+    assert run(config, "broken=[3, 4]", "max_error_share=0.9").stdout.count("working") == 0
+    assert "config.broken: stored" in run(config, "max_error_share=0.2").stderr
+
+
+def test_progress_is_logged_always(config: Path, tmp_path: Path) -> None:
+    run(config)
+    last = json.loads((tmp_path / "out/logs/progress.jsonl").read_text().splitlines()[-1])
+    assert (last["stage"], last["step"], last["total"]) == ("double", 12, 12)
+
+
+@pytest.mark.parametrize("garbage", ["", "{}", "[]", "not json"])
+def test_garbage_in_place_of_our_files_is_a_clear_error(config: Path, tmp_path: Path, garbage: str) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/manifest.json").write_text(garbage)
+    (tmp_path / "b.partial").mkdir()
+    (tmp_path / "b.partial/.request.json").write_text(garbage)
+    for result, message in [
+        (run(config), "is no finished stage"),
+        (run(config, f"out={tmp_path / 'b'}"), "not a stage"),
+    ]:
+        assert result.returncode == 1 and message in result.stderr and "Traceback" not in result.stderr
 
 
 def test_foreign_folders_are_left_alone(config: Path, tmp_path: Path) -> None:
@@ -122,7 +149,7 @@ def test_missing_and_unfinished_inputs_are_named(config: Path, tmp_path: Path) -
 def test_lost_output_file_is_noticed(config: Path, tmp_path: Path) -> None:
     run(config)
     (tmp_path / "out/values.txt").unlink()
-    assert "files are gone (first: values.txt)" in run(config).stderr
+    assert "files are gone or changed since it was made (first: values.txt)" in run(config).stderr
 
 
 def test_failed_items_are_counted_and_too_many_stop_the_stage(config: Path, tmp_path: Path) -> None:
@@ -136,11 +163,11 @@ def test_failed_items_are_counted_and_too_many_stop_the_stage(config: Path, tmp_
 
 
 def test_second_process_in_one_folder_is_refused(config: Path) -> None:
-    command = [sys.executable, str(PROGRAM), str(config), "pause_s=0.2"]
+    command = [sys.executable, str(PROGRAM), str(config), "pause_s=3.0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        result = run(config, "pause_s=0.2")
+        result = run(config, "pause_s=3.0")
         assert "another process is running this stage" in result.stderr
         process.kill()
 
