@@ -26,8 +26,16 @@ def figures_of(title: str, curve: Sequence[Mapping[str, Any]], counts: Mapping[s
             if name.endswith("recall_at_1") and isinstance(level, (int, float)):
                 lines.append(Line(f"{_words(name)}, chance", [(0.0, float(level)), (last, float(level))], dashed=True))
         what = "exact match" if all("exact_match" in name for name in shares) else "recall"
-        figures.append(line_chart(f"{title}: {what}", lines, "step", "share", 1.0))
+        figures.append(line_chart(f"{title}: {what}{_kept(counts)}", lines, "step", "share", 1.0))
     return figures
+
+
+def _kept(counts: Mapping[str, Any]) -> str:
+    """Whether the kept weights are better than those before training, where the run says so."""
+    if counts.get("best_beats_start") is None:
+        return ""
+    said = "better" if counts["best_beats_start"] else "NOT better"
+    return f" (weights of step {counts['kept_step']} kept: {said} in validation than before training)"
 
 
 def _line(curve: Sequence[Mapping[str, Any]], name: str) -> Line:

@@ -61,6 +61,8 @@ def test_curves_find_losses_and_shares_by_name() -> None:
     assert "loss: 3" in loss and "learning rate" not in loss
     assert "validation Recall@1: 0.1" in recall and "validation Recall@1, chance: 0.05" in recall
     assert "Recall@3" not in recall and "mrr" not in recall and "0.5" not in recall.partition("<ul")[2]
+    for beats, said in ((True, "step 4 kept: better in"), (False, "step 4 kept: NOT better in"), (None, "recall<")):
+        assert said in figures_of("Embedder", curve, {"kept_step": 4, "best_beats_start": beats})[1]
     (only,) = figures_of("Reader", [{"step": 1, "loss": 2.0}], {})
     assert "Reader: loss" in only
     _, matches = figures_of("Reader", [{"step": 1, "loss": 2.0, "validation_exact_match": 0.25}], {})

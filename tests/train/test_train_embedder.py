@@ -132,6 +132,7 @@ def test_the_best_validation_is_kept_and_the_checkpoint_is_it(finished: Path, in
         int(entry["step"]): entry["validation_mrr"] for entry in curve if "validation_mrr" in entry and entry["step"]
     }
     assert counts["kept_step"] == min(found, key=lambda step: (-found[step], step))
+    assert counts["best_beats_start"] == (max(found.values()) > curve[0]["validation_mrr"])
     encoder = load_encoder(finished / "checkpoint")
     config = inputs.config(finished)
     folders = {name: getattr(config, name) for name in ("examples", "tiles", "validation", "splits")}
@@ -256,7 +257,10 @@ def test_loss_options_reach_the_loss(option: dict[str, Any], finished: Path, inp
 def test_patience_ends_a_run_that_gets_no_better(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path / "out", learning_rate=1e-9, steps=20, validate_every=1, patience=2)
     run_stage(STAGE, config)
-    assert counts_of(config.out)["steps"] == 3 and counts_of(config.out)["kept_step"] == 1
+    counts = counts_of(config.out)
+    assert counts["steps"] == 3 and counts["kept_step"] == 1
+    assert counts["best_beats_start"] is False
+    assert counts["train_recall_at_1"] == curve_of(config.out)[-1]["train_recall_at_1"]  # step 3 is no fourth step
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -298,6 +302,7 @@ def test_nothing_to_validate_on_needs_keep_last(inputs: Inputs, tmp_path: Path) 
         run_stage(STAGE, config)
     run_stage(STAGE, dataclasses.replace(config, out=tmp_path / "last", keep="last"))
     assert counts_of(tmp_path / "last")["validation_pool"]["queries"] == 0
+    assert counts_of(tmp_path / "last")["best_beats_start"] is None
 
 
 def test_a_model_with_another_tokenizer_is_refused(inputs: Inputs, finished: Path, tmp_path: Path) -> None:
