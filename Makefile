@@ -17,7 +17,7 @@ export TOKENIZERS_PARALLELISM ?= false
 $(READY): pyproject.toml .ci/install_system.sh .ci/install_browser.sh Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || (echo "Python >= 3.11 is needed: make PYTHON=/path/to/python3.11 ..." && false)
 	bash .ci/install_system.sh $(PYTHON)
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check "$(TORCH)"
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[$(EXTRAS)]"
 	bash .ci/install_browser.sh $(BIN)

@@ -12,8 +12,8 @@ if compgen -G "${PLAYWRIGHT_BROWSERS_PATH:-$HOME/.cache/ms-playwright}/chromium-
 sudo=""
 [ "$(id -u)" -eq 0 ] || sudo=sudo
 if timeout 300 "$bin/playwright" install chromium >/dev/null 2>&1; then
-  $sudo "$bin/playwright" install-deps chromium || echo "playwright could not install Chromium's libraries" >&2
-  exit 0
+  $sudo "$bin/playwright" install-deps chromium && exit 0
+  echo "playwright could not install Chromium's libraries; trying the distribution's Chromium" >&2
 fi
 if command -v apt-get >/dev/null; then
   $sudo apt-get update -q

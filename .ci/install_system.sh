@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Chromium, fonts, tesseract and venv support, where they are missing. Debian and Ubuntu (root or sudo); elsewhere it says what to install.
+# Fonts, tesseract, git and venv support, where they are missing. Debian and Ubuntu (root or sudo); elsewhere it says
+# what to install.
 set -euo pipefail
 
 python=${1:-python3}
