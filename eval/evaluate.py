@@ -27,9 +27,9 @@ from tilewright.eval.rows import ROWS, OcrConfig, Precision, RowContext
 from tilewright.eval.show_results import show
 from tilewright.eval.sources import describe, training_runs
 from tilewright.eval.tools import MissingToolError
-from tilewright.mining.candidates import read_pairs
 from tilewright.train.reader import load_reader
 from tilewright.train.run_control import torch_threads
+from tilewright.train.split_files import read_pairs
 
 
 @dataclass(frozen=True)

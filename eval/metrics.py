@@ -11,8 +11,8 @@ import numpy as np
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import QAPair
 from tilewright.eval.bootstrap import ClusterBootstrap, Estimate, Values
-from tilewright.eval.chance import expected_reciprocal_rank, expected_success
 from tilewright.eval.questions import Pool, relevant_pages, relevant_tiles
+from tilewright.train.chance import expected_reciprocal_rank, expected_success
 from tilewright.train.retrieval_metrics import recalls, reciprocal_ranks
 
 Hits = Sequence[tuple[str, float]]

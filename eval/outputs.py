@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tilewright.data_gen.records import EvalRecord, QAPair, write_jsonl
+from tilewright.data_gen.records import EvalRecord, QAPair, Ranking, write_jsonl
 from tilewright.eval.metrics import RowResult
 from tilewright.eval.questions import Pool, relevant_tiles
 from tilewright.eval.trec import write_qrels, write_run
@@ -27,8 +27,12 @@ def write_rankings(
     write_qrels(out / "qrels_tiles.trec", relevant_tiles(pairs))
     write_qrels(out / "qrels_pages.trec", {pair.query_id: _tiles_of_gold_page(pair, pool) for pair in pairs})
     for name, result in results.items():
-        hits = {pair.query_id: result.hits[pair.query_id][:depth] for pair in pairs if pair.query_id in result.hits}
-        write_run(out / "runs" / f"{name}.trec", hits, name)
+        rankings = [
+            Ranking(pair.query_id, tuple(result.hits[pair.query_id][:depth]))
+            for pair in pairs
+            if pair.query_id in result.hits
+        ]
+        write_run(out / "runs" / f"{name}.trec", rankings, name)
         records = [retrieval_record(name, pair, result, urls, depth) for pair in pairs]
         write_jsonl(out / "records" / f"{name}.jsonl", records)
 

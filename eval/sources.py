@@ -10,8 +10,8 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.stage import read_manifest
 from tilewright.data_gen.records import QAPair
 from tilewright.eval.questions import Pool, gold_outside
-from tilewright.mining.candidates import pages_of_split
 from tilewright.train.make_tiny_model import TINY_NAME
+from tilewright.train.split_files import PAGES_FILE, pages_of_split
 
 GROUNDED = "grounded"
 LEARNED = 0.9  # training Recall@1 that the learning check wants
@@ -76,7 +76,7 @@ def pool_facts(pool: Pool, tiles: Path) -> dict[str, int]:
 
 def question_facts(pairs: Sequence[QAPair], outside: Collection[str], splits: Path | None) -> dict[str, int]:
     """Counts of the questions; ``on_{split}_pages`` must be 0 for a held-out figure (validation selects weights)."""
-    seen = {split: pages_of_split(splits / "pages.json", split) if splits else frozenset[str]() for split in SEEN}
+    seen = {split: pages_of_split(splits / PAGES_FILE, split) if splits else frozenset[str]() for split in SEEN}
     return {
         "n_questions": len(pairs),
         "n_pages": len({pair.page_id for pair in pairs}),

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from tilewright.configs.errors import InputError
+from tilewright.data_gen.records import Ranking
 
 Hits = Sequence[tuple[str, float]]
 
 
-def write_run(path: Path, rankings: Mapping[str, Hits], tag: str) -> None:
+def write_run(path: Path, rankings: Iterable[Ranking], tag: str) -> None:
     """Write ``query_id Q0 tile_id rank score tag`` lines, ranks from 1, in the order of ``rankings``.
 
     Evaluation tools sort by score (as 32-bit numbers) and break ties in ways of their own. So a score that isn't
@@ -18,10 +19,10 @@ def write_run(path: Path, rankings: Mapping[str, Hits], tag: str) -> None:
     """
     _check_id(tag, path)
     with path.open("w", encoding="utf-8") as file:
-        for query_id, hits in rankings.items():
+        for ranking in rankings:
             file.writelines(
-                f"{_check_id(query_id, path)} Q0 {_check_id(item, path)} {rank} {score} {tag}\n"
-                for rank, (item, score) in enumerate(_strictly_falling(hits), start=1)
+                f"{_check_id(ranking.query_id, path)} Q0 {_check_id(item, path)} {rank} {score} {tag}\n"
+                for rank, (item, score) in enumerate(_strictly_falling(ranking.hits), start=1)
             )
 
 
@@ -39,15 +40,15 @@ def write_qrels(path: Path, relevant: Mapping[str, Collection[str]]) -> None:
             file.writelines(f"{_check_id(query_id, path)} 0 {_check_id(item, path)} 1\n" for item in sorted(items))
 
 
-def read_run(path: Path) -> dict[str, list[tuple[str, float]]]:
-    """{query_id: hits, best first} of a run file. Raises InputError with file and line."""
-    rankings: dict[str, list[tuple[str, float]]] = {}
+def read_run(path: Path) -> list[Ranking]:
+    """The rankings of a run file, hits best first. Raises InputError with file and line."""
+    found: dict[str, list[tuple[str, float]]] = {}
     for number, fields in _lines(path, 6):
         try:
-            rankings.setdefault(fields[0], []).append((fields[2], float(fields[4])))
+            found.setdefault(fields[0], []).append((fields[2], float(fields[4])))
         except ValueError as error:
             raise InputError(f"{path}:{number}: wanted a score in column 5, found {fields[4]!r}") from error
-    return {query_id: sorted(hits, key=lambda hit: -hit[1]) for query_id, hits in rankings.items()}
+    return [Ranking(query_id, tuple(sorted(hits, key=lambda hit: -hit[1]))) for query_id, hits in found.items()]
 
 
 def read_qrels(path: Path) -> dict[str, set[str]]:

@@ -4,7 +4,6 @@ Queries are encoded and searched in fixed blocks of the whole list: a resumed ru
 gets the same floats, whatever had been finished.
 """
 
-import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import StageError
-from tilewright.data_gen.records import QAPair, Tile, read_jsonl
+from tilewright.data_gen.records import QAPair, Tile
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.mining.index import Hits, TileIndex
 from tilewright.train.distributed import choose_device
@@ -104,17 +103,6 @@ def page_of(tile_id: str) -> str:
     return tile_id.partition("-")[0]
 
 
-def pages_of_split(path: Path, split: str) -> frozenset[str]:
-    """The page_ids of one split of splits/pages.json. Raises InputError if there's no such split."""
-    try:
-        splits = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON ({error})") from error
-    if not isinstance(splits, dict) or split not in splits:
-        raise InputError(f"{path}: wanted {{split: [page_id, ...]}} with {split!r}, found {sorted(splits)}")
-    return frozenset(splits[split])
-
-
 def on_pages(pages: Collection[str] | None) -> Allowed:
     """Allows tiles of ``pages``; None allows all."""
     return (lambda _: True) if pages is None else (lambda tile_id: page_of(tile_id) in pages)
@@ -126,16 +114,3 @@ def blocks_of(pairs: Sequence[QAPair], size: int, todo: Collection[str]) -> Iter
         block = pairs[start : start + size]
         if any(pair.query_id in todo for pair in block):
             yield block
-
-
-def read_pairs(path: Path, *, may_be_empty: bool = False) -> list[QAPair]:
-    """The pairs of a JSONL file. Raises InputError if there are none or a query_id stands twice."""
-    pairs = read_jsonl(path, QAPair)
-    if not pairs and not may_be_empty:
-        raise InputError(f"{path}: wanted at least one question-answer pair, found an empty file")
-    seen: set[str] = set()
-    for pair in pairs:
-        if pair.query_id in seen:
-            raise InputError(f"{path}: query_id {pair.query_id!r} stands twice")
-        seen.add(pair.query_id)
-    return pairs

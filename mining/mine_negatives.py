@@ -22,10 +22,9 @@ from tilewright.mining.candidates import (
     blocks_of,
     on_pages,
     page_of,
-    pages_of_split,
-    read_pairs,
 )
 from tilewright.mining.judge import ERROR, JUDGES, Judge, outcome_of
+from tilewright.train.split_files import pages_of_split, read_pairs
 
 DUPLICATE, SAME_PAGE, UNJUDGED = "DUPLICATE", "SAME_PAGE", "UNJUDGED"
 NO_VERDICT = (Verdict.UNPARSED.value, ERROR)

@@ -6,7 +6,6 @@ from typing import Any
 
 from tilewright.configs.digests import canonical_json, digest_text
 from tilewright.configs.errors import InputError
-from tilewright.data_gen.records import from_json
 from tilewright.train.pixels import PixelPolicy
 
 SCHEMA = 1
@@ -46,11 +45,6 @@ class EncoderContract:
 def encoder_hash(contract: EncoderContract, weights_digest: str) -> str:
     """Identity of a vector space: contract and weights. Equal hashes mean comparable vectors."""
     return digest_text(canonical_json({"contract": contract.hash, "weights": weights_digest}))
-
-
-def contract_from_json(data: Any, where: str) -> EncoderContract:
-    """The contract in ``data``; InputError naming ``where`` for anything else."""
-    return from_json(EncoderContract, data, where)
 
 
 def contract_differences(stored: EncoderContract, found: EncoderContract) -> str:

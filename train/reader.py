@@ -16,7 +16,6 @@ import torch
 from PIL import Image
 from safetensors import SafetensorError
 
-from tilewright.configs.digests import digest_text
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import from_json, to_json
 from tilewright.train.compress import compress
@@ -249,8 +248,3 @@ def _read_contract(folder: Path) -> ReaderContract | None:
     except ValueError as error:
         raise InputError(f"{path}: not JSON ({error})") from error
     return from_json(ReaderContract, data, str(path))
-
-
-def contract_digest(contract: ReaderContract) -> str:
-    """SHA-256 of a reader contract, for reports."""
-    return digest_text(json.dumps(to_json(contract), sort_keys=True))

@@ -1,12 +1,8 @@
 """transformers' Trainer for the reader: our batches and loss, exact resumption, validation, stop on SIGTERM."""
 
 import shutil
-import signal
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -20,6 +16,7 @@ from tilewright.train.adapters import assert_moved, trainable
 from tilewright.train.reader import Reader, to_pixel_values
 from tilewright.train.reader_batch import ReaderCollator, answer_loss
 from tilewright.train.reader_validation import Validation
+from tilewright.train.run_control import StopRequest
 
 WEIGHTS = "trained.safetensors"
 COMPLETE = "complete"  # written when a checkpoint folder is whole; one without it is the trace of a kill
@@ -86,10 +83,17 @@ class Watch(TrainerCallback):  # type: ignore[misc]
     Validation figures go into the Trainer's log history, so that its checkpoints carry them.
     """
 
-    def __init__(self, validation: Validation, progress: Progress, evaluate_every: int, check_adapters_at: int | None):
-        self.validation, self.progress = validation, progress
+    def __init__(
+        self,
+        validation: Validation,
+        progress: Progress,
+        stop: StopRequest,
+        *,
+        evaluate_every: int,
+        check_adapters_at: int | None,
+    ):
+        self.validation, self.progress, self.stop = validation, progress, stop
         self.evaluate_every, self.check_adapters_at = evaluate_every, check_adapters_at
-        self.stop_asked = False
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """The figures before the first update; a resumed run has them in its history."""
@@ -103,7 +107,7 @@ class Watch(TrainerCallback):  # type: ignore[misc]
             assert_moved(kwargs["model"])
         if state.global_step % self.evaluate_every == 0 or state.global_step == state.max_steps:
             self._validate(state)
-        if self.stop_asked:
+        if self.stop.requested:
             control.should_save = control.should_training_stop = True
 
     def on_log(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -126,23 +130,6 @@ class Watch(TrainerCallback):  # type: ignore[misc]
         if figures:
             state.log_history.append({"step": state.global_step} | figures)
             self.progress.log(**figures)
-
-
-@contextmanager
-def stop_on_sigterm(watch: Watch) -> Iterator[None]:
-    """While the block runs, SIGTERM lets the step end, save and stop. Only where signals can be handled."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        watch.stop_asked = True
-
-    before = signal.signal(signal.SIGTERM, ask)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def curve_of(state: TrainerState) -> list[dict[str, float]]:

@@ -38,10 +38,9 @@ from tilewright.train.reader_trainer import (
     curve_of,
     last_checkpoint,
     load_trained,
-    stop_on_sigterm,
 )
 from tilewright.train.reader_validation import Validation
-from tilewright.train.run_control import torch_threads
+from tilewright.train.run_control import stop_on_sigterm, torch_threads
 
 STATE = ".trainer"
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -158,11 +157,18 @@ def _train(
             load_trained(reader.model, found)
             return state
     first_moving_step = 2 if config.warmup_steps else 1
-    watch = Watch(validation, progress, config.evaluate_every, first_moving_step if config.adapters else None)
     trainer = ReaderTrainer(reader, _arguments(config, out / STATE), rows, collator)
     trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(watch)
-    with stop_on_sigterm(watch):
+    with stop_on_sigterm() as stop:
+        trainer.add_callback(
+            Watch(
+                validation,
+                progress,
+                stop,
+                evaluate_every=config.evaluate_every,
+                check_adapters_at=first_moving_step if config.adapters else None,
+            )
+        )
         trainer.train(resume_from_checkpoint=None if found is None else str(found))
     if trainer.state.global_step < config.steps:
         raise StageError(

@@ -1,7 +1,6 @@
 """The inputs of embedder training, checked: examples, the tiles they name, and the pools of the validation searches."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,9 +8,8 @@ from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import QAPair, TrainingExample, read_jsonl
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.train.batch_plan import choose
+from tilewright.train.split_files import PAGES_FILE, pages_of_split, read_pairs
 from tilewright.train.validation import Pool
-
-PAGES_FILE = "pages.json"
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,9 @@ def load_training_data(
     """
     store = TileStore.open(inputs["tiles"])
     examples = read_examples(inputs["examples"], store)
-    pages = read_pages(inputs["splits"])
-    pairs = read_pairs(inputs["validation"], store, pages["validation"])
+    pages = {split: pages_of_split(inputs["splits"] / PAGES_FILE, split) for split in ("train", "validation")}
+    pairs = read_pairs(inputs["validation"], may_be_empty=True)
+    check_pairs(pairs, inputs["validation"], store, pages["validation"])
     by_split = {split: tiles_of(store, pages[split]) for split in ("train", "validation")}
     chosen = choose(examples, len(examples) if limit_examples is None else limit_examples, seed)
     shown = choose(chosen, train_recall_queries, seed)
@@ -86,19 +85,8 @@ def read_examples(path: Path, store: TileStore) -> list[TrainingExample]:
     return examples
 
 
-def read_pages(splits: Path) -> dict[str, set[str]]:
-    """{split: page ids} of a split_pairs folder."""
-    path = splits / PAGES_FILE
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        return {split: set(data[split]) for split in ("train", "validation")}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: wanted {{split: [page ids]}} as split_pairs writes it: {error!r}") from error
-
-
-def read_pairs(path: Path, store: TileStore, pages: set[str]) -> list[QAPair]:
-    """All question-answer pairs of a file; their tiles must be in ``store`` and their pages in ``pages``."""
-    pairs = read_jsonl(path, QAPair)
+def check_pairs(pairs: Sequence[QAPair], path: Path, store: TileStore, pages: Collection[str]) -> None:
+    """Raises InputError unless the tiles of ``pairs`` are in ``store`` and their pages in ``pages``."""
     for line, pair in enumerate(pairs, start=1):
         if pair.tile_id not in store:
             raise InputError(f"{path}:{line}: tile {pair.tile_id!r} is not in {store.folder} ({len(store)} tiles)")
@@ -106,10 +94,9 @@ def read_pairs(path: Path, store: TileStore, pages: set[str]) -> list[QAPair]:
             raise InputError(
                 f"{path}:{line}: page {pair.page_id!r} is no validation page: wanted split_pairs' own file"
             )
-    return pairs
 
 
-def tiles_of(store: TileStore, pages: set[str]) -> list[str]:
+def tiles_of(store: TileStore, pages: Collection[str]) -> list[str]:
     """Ids of the tiles of ``pages``, sorted."""
     return [tile_id for tile_id in store.tile_ids if tile_id.partition("-")[0] in pages]
 

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import torch
 from torch import Tensor
 
 from tilewright.train.batch import Batch
 from tilewright.train.batch_plan import share_of
+from tilewright.train.chance import expected_success
 from tilewright.train.distributed import gather
 from tilewright.train.encoder import Encoder, evaluating
 from tilewright.train.retrieval_metrics import mean_reciprocal_rank, recall_at_k
@@ -91,9 +91,9 @@ def _chunks(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
 
 
 def chance(pool: Pool, k: int) -> float:
-    """Recall at ``k`` of a random order of the pool's tiles: 1 - C(P - r, k) / C(P, k), averaged over the queries."""
-    count = len(pool.tile_ids)
-    found = [len(set(pool.relevant[query]) & set(pool.tile_ids)) for query in pool.queries]
-    shown = min(k, count)
-    misses = [Fraction(math.comb(count - right, shown), math.comb(count, shown)) for right in found]
-    return float(1 - sum(misses) / len(misses)) if misses else 0.0
+    """Recall at ``k`` of a random order of the pool's tiles, averaged over the queries; 0 for an empty pool."""
+    tiles = set(pool.tile_ids)
+    if not pool.queries or not tiles:
+        return 0.0
+    found = [len(tiles.intersection(pool.relevant[query])) for query in pool.queries]
+    return math.fsum(expected_success(len(tiles), right, k) for right in found) / len(found)

@@ -104,7 +104,7 @@ def test_embedder_rows_are_exact_search(world: Any, evaluation: Path) -> None:
     tiles = encoder.encode_tiles([store.image(tile_id) for tile_id in store.tile_ids])
     pairs = read_jsonl(world.paths["pairs"], QAPair)
     scores = encoder.encode_queries([pair.query for pair in pairs]) @ tiles.T
-    run = read_run(evaluation / "runs" / "trained.trec")
+    run = {ranking.query_id: ranking.hits for ranking in read_run(evaluation / "runs" / "trained.trec")}
     for pair, row in zip(pairs, scores, strict=True):
         best = dict(run[pair.query_id])
         assert len(best) == 12

@@ -7,6 +7,7 @@ import ir_measures
 import pytest
 
 from tilewright.configs.errors import InputError
+from tilewright.data_gen.records import Ranking
 from tilewright.eval.trec import read_qrels, read_run, write_qrels, write_run
 from tilewright.train.retrieval_metrics import mean_reciprocal_rank, recall_at_k, success_at_k
 
@@ -24,12 +25,16 @@ def rankings_with_ties(queries: int = 40, tiles: int = 60) -> Rankings:
     return rankings
 
 
+def as_rankings(hits: Rankings) -> list[Ranking]:
+    return [Ranking(query, tuple(found)) for query, found in hits.items()]
+
+
 def test_equal_ir_measures(tmp_path: Path) -> None:
     rankings = rankings_with_ties()
     relevant = {
         query: {f"tile-{(7 * n + shift) % 60:02d}" for shift in range(1 + n % 3)} for n, query in enumerate(rankings)
     }
-    write_run(tmp_path / "a.trec", rankings, "a")
+    write_run(tmp_path / "a.trec", as_rankings(rankings), "a")
     write_qrels(tmp_path / "qrels.trec", relevant)
     order = {query: [tile for tile, _ in hits] for query, hits in rankings.items()}
     measures = [ir_measures.parse_measure(name) for name in ("R@1", "R@3", "R@10", "Success@3", "RR")]
@@ -46,8 +51,8 @@ def test_equal_ir_measures(tmp_path: Path) -> None:
 
 def test_order_survives_the_file(tmp_path: Path) -> None:
     rankings = rankings_with_ties()
-    write_run(tmp_path / "a.trec", rankings, "a")
-    back = read_run(tmp_path / "a.trec")
+    write_run(tmp_path / "a.trec", as_rankings(rankings), "a")
+    back = {ranking.query_id: ranking.hits for ranking in read_run(tmp_path / "a.trec")}
     for query, hits in rankings.items():
         assert [tile for tile, _ in back.get(query, [])] == [tile for tile, _ in hits]
         scores = [score for _, score in back.get(query, [])]
@@ -55,7 +60,7 @@ def test_order_survives_the_file(tmp_path: Path) -> None:
 
 
 def test_lines_have_the_standard_form(tmp_path: Path) -> None:
-    write_run(tmp_path / "a.trec", {"q1": [("t1", 0.5), ("t2", 0.5)]}, "row")
+    write_run(tmp_path / "a.trec", [Ranking("q1", (("t1", 0.5), ("t2", 0.5)))], "row")
     assert (tmp_path / "a.trec").read_text() == "q1 Q0 t1 1 0.5 row\nq1 Q0 t2 2 0.49999997 row\n"
     write_qrels(tmp_path / "q.trec", {"q1": {"t2", "t1"}, "q2": set()})
     assert (tmp_path / "q.trec").read_text() == "q1 0 t1 1\nq1 0 t2 1\n"
@@ -65,7 +70,7 @@ def test_lines_have_the_standard_form(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a b", "", "a\tb", "a\u00a0b", " a"])
 def test_ids_with_spaces_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="id without spaces"):
-        write_run(tmp_path / "a.trec", {name: [("t", 1.0)]}, "row")
+        write_run(tmp_path / "a.trec", [Ranking(name, (("t", 1.0),))], "row")
     with pytest.raises(InputError, match="id without spaces"):
         write_qrels(tmp_path / "q.trec", {"q": [name]})
 

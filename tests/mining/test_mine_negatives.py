@@ -22,10 +22,11 @@ from tilewright.data_gen.records import QAPair, Tile, TrainingExample, read_json
 from tilewright.data_gen.tile_store import TileStore, write_store
 from tilewright.data_gen.verdicts import Verdict
 from tilewright.mining import mine_negatives as module
-from tilewright.mining.candidates import Searcher, blocks_of, on_pages, page_of, pages_of_split
+from tilewright.mining.candidates import Searcher, blocks_of, on_pages, page_of
 from tilewright.mining.index import TileIndex
 from tilewright.mining.judge import JudgeError
 from tilewright.mining.mine_negatives import DUPLICATE, SAME_PAGE, STAGE, UNJUDGED, Config, rank_bin, walk
+from tilewright.train.split_files import pages_of_split
 
 OUTCOMES = ["CORRECT", "WRONG", "CANNOT_ANSWER", "UNPARSED", "ERROR", DUPLICATE, SAME_PAGE, UNJUDGED]
 NEGATIVE = {"WRONG", "CANNOT_ANSWER", UNJUDGED}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.eval.chance import expected_reciprocal_rank, expected_success
+from tilewright.train.chance import expected_reciprocal_rank, expected_success
 
 
 @given(st.integers(1, 7), st.data())

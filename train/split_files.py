@@ -1,0 +1,33 @@
+"""The files of split_pairs as training, mining and evaluation read them."""
+
+import json
+from pathlib import Path
+
+from tilewright.configs.errors import InputError
+from tilewright.data_gen.records import QAPair, read_jsonl
+
+PAGES_FILE = "pages.json"
+
+
+def pages_of_split(path: Path, split: str) -> frozenset[str]:
+    """The page_ids of one split of splits/pages.json. Raises InputError if there's no such split."""
+    try:
+        splits = json.loads(path.read_text(encoding="utf-8"))
+        return frozenset(splits[split])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{path}: wanted {{split: [page_id, ...]}} with {split!r} as split_pairs writes it: {error!r}"
+        ) from error
+
+
+def read_pairs(path: Path, *, may_be_empty: bool = False) -> list[QAPair]:
+    """The pairs of a JSONL file. Raises InputError if there are none or a query_id stands twice."""
+    pairs = read_jsonl(path, QAPair)
+    if not pairs and not may_be_empty:
+        raise InputError(f"{path}: wanted at least one question-answer pair, found an empty file")
+    seen: set[str] = set()
+    for pair in pairs:
+        if pair.query_id in seen:
+            raise InputError(f"{path}: query_id {pair.query_id!r} stands twice")
+        seen.add(pair.query_id)
+    return pairs
