@@ -199,6 +199,7 @@ class TileStore:
         self._rows = dataset.cast_column("image", datasets.Image(decode=False))
         self._light = dataset.remove_columns("image")
         self._images = self._rows.select_columns(["image"])
+        self._sizes = self._rows.select_columns(["width_px", "height_px"])
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -238,6 +239,11 @@ class TileStore:
     def light(self, tile_id: str) -> Tile:
         """The tile ``tile_id`` with ``image=b""``; its image isn't read."""
         return _from_row(self._light[self._position(tile_id)])
+
+    def size_px(self, tile_id: str) -> tuple[int, int]:
+        """Width and height of a tile; nothing else of it is read. Raises InputError if the store has none."""
+        row = self._sizes[self._position(tile_id)]
+        return row["width_px"], row["height_px"]
 
     def image(self, tile_id: str) -> Image.Image:
         """RGB image of a tile, transparent parts over white. Raises InputError for an unknown id or a broken image."""

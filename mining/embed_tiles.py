@@ -118,8 +118,7 @@ def _blocks(encoder: Encoder, store: TileStore, tile_ids: Sequence[str], block_t
     blocks = []
     for start in range(0, len(tile_ids), block_tiles):
         chosen = tuple(tile_ids[start : start + block_tiles])
-        tiles = [store.light(tile_id) for tile_id in chosen]
-        tokens = tuple(encoder.tokens(tile.width_px, tile.height_px) for tile in tiles)
+        tokens = tuple(encoder.tokens(*store.size_px(tile_id)) for tile_id in chosen)
         blocks.append(Block(f"{start // block_tiles:08d}", chosen, tokens))
     return blocks
 

@@ -58,6 +58,7 @@ def test_round_trip_in_order(tmp_path: Path) -> None:
     assert list(store.iterate_light()) == light
     assert [store.get(tile.tile_id) for tile in reversed(tiles)] == tiles[::-1]
     assert store.light(tiles[3].tile_id) == light[3]
+    assert [store.size_px(tile.tile_id) for tile in tiles] == [(tile.width_px, tile.height_px) for tile in tiles]
     assert image_sha256(store.image(tiles[7].tile_id)) == tiles[7].image_sha256
     assert store.tile_ids[-1] == tiles[-1].tile_id and store.tile_ids[1:3] == [tile.tile_id for tile in tiles[1:3]]
 
