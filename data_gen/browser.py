@@ -4,9 +4,6 @@ import asyncio
 import base64
 import contextlib
 import json
-import os
-import shutil
-import sys
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,26 +14,14 @@ from urllib.request import url2pathname
 
 from PIL import Image
 
-from tilewright.configs.errors import UserError
+from tilewright.data_gen.chromium import BrowserMissingError, launch, launch_first
 from tilewright.data_gen.images import decode_image
 from tilewright.data_gen.tiles import TileBox
 
 T = TypeVar("T")
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-FLAGS = (
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-    "--font-render-hinting=none",
-    "--disable-lcd-text",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
-)
 POLL_S = 0.02
 CLOSE_TIMEOUT_S = 10.0
+_UNKNOWN = ""  # no program chosen yet
 _SIZE = "() => JSON.stringify([document.documentElement.scrollWidth, document.documentElement.scrollHeight])"
 _LEFT_END = """() => {
   scrollTo({left: -1e7, top: 0, behavior: "instant"});
@@ -54,10 +39,6 @@ _LAZY_IMAGES = """() => {
 
 class BrowserCrashError(RuntimeError):
     """A page's process, or the whole browser, died under our hands."""
-
-
-class BrowserMissingError(UserError, RuntimeError):
-    """There's no Chromium, or no Playwright to drive it."""
 
 
 @dataclass
@@ -136,6 +117,7 @@ class Browser:
         self._root, self._viewport_px = root.resolve(), viewport_px
         self._playwright: Any = None
         self._browser: Any = None
+        self._program: str | None = _UNKNOWN
         self._context: Any = None
         self._crashed = asyncio.Event()
 
@@ -163,7 +145,10 @@ class Browser:
         """Start the browser, or start it anew after a crash. Raises BrowserMissingError."""
         await self._close_browser()
         self._crashed.clear()
-        self._browser = await _launch(self._playwright)
+        if self._program is _UNKNOWN:
+            self._browser, self._program = await launch_first(self._playwright)
+        else:  # another Chromium would give other pixels
+            self._browser = await launch(self._playwright, self._program)
         width, height = self._viewport_px
         self._context = await self._browser.new_context(
             viewport={"width": width, "height": height},
@@ -225,23 +210,3 @@ class Browser:
             with contextlib.suppress(TimeoutError):  # one that hangs is left to die with its driver
                 await asyncio.wait_for(self._browser.close(), CLOSE_TIMEOUT_S)
             self._browser = None
-
-
-async def _launch(playwright: Any) -> Any:
-    """Chromium from PATH, else Playwright's own. As root, or where the kernel allows none, it runs without sandbox."""
-    from playwright.async_api import Error
-
-    program = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
-    if program is None and not Path(playwright.chromium.executable_path).exists():
-        raise BrowserMissingError(
-            f"no Chromium found ({', '.join(PROGRAMS)} on PATH): `apt-get install chromium fonts-liberation`, or"
-            " `playwright install --with-deps chromium`"
-        )
-    sandbox = os.geteuid() != 0
-    try:
-        return await playwright.chromium.launch(executable_path=program, args=list(FLAGS), chromium_sandbox=sandbox)
-    except Error as error:
-        if not sandbox or "sandbox" not in str(error).lower():
-            raise BrowserMissingError(f"Chromium ({program or 'of Playwright'}) doesn't start: {error}") from error
-    print("render_tiles: this machine allows Chromium no sandbox; it runs without", file=sys.stderr)
-    return await playwright.chromium.launch(executable_path=program, args=list(FLAGS), chromium_sandbox=False)

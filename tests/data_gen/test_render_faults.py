@@ -2,6 +2,9 @@
 
 import asyncio
 import dataclasses
+import os
+import re
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,9 @@ from tilewright.configs.digests import output_digests
 from tilewright.configs.errors import InputError
 from tilewright.configs.load import load
 from tilewright.configs.stage import StageError, run_stage
+from tilewright.data_gen import chromium
 from tilewright.data_gen.browser import Browser, OpenPage
+from tilewright.data_gen.chromium import BrowserMissingError
 from tilewright.data_gen.records import Page, read_jsonl, write_jsonl
 from tilewright.data_gen.render_tiles import STAGE, Config
 from tilewright.data_gen.tile_store import TileStore
@@ -51,6 +56,36 @@ def test_bad_inputs(tmp_path: Path, write_pages: WritePages) -> None:
         run_stage(STAGE, make_config(evil, tmp_path / "file" / "tiles"))
     with pytest.raises(ValueError, match="max_tiles: wanted at least 1"):
         make_config(evil, tmp_path / "tiles4", max_tiles=0)
+
+
+def write_program(path: Path, script: str) -> None:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def test_a_program_that_is_no_browser_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_pages: WritePages
+) -> None:
+    real = next(found for name in chromium.PROGRAMS if (found := shutil.which(name)))
+    write_program(tmp_path / "chromium", "exec /bin/sleep 1000")
+    write_program(tmp_path / "chromium-browser", "echo install the snap; exit 1")
+    write_program(
+        tmp_path / "google-chrome", 'test "$1" = --version || { echo no library >&2; exit 1; }'
+    )  # tells a version, but doesn't start
+    write_program(tmp_path / "google-chrome-stable", f"PATH='{os.environ['PATH']}' exec '{real}' \"$@\"")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "none"))
+    monkeypatch.setattr(chromium, "VERSION_TIMEOUT_S", 5.0)
+    pages = write_pages(tmp_path / "pages", {"a": TEXT})
+    assert run_stage(STAGE, make_config(pages, tmp_path / "tiles", workers=1))["counts"]["pages"] == 1
+    (tmp_path / "google-chrome-stable").unlink()
+    with pytest.raises(BrowserMissingError) as caught:
+        run_stage(STAGE, make_config(pages, tmp_path / "other", workers=1))
+    for part in ("chromium: --version took more than 5 s", "chromium-browser: --version ended with status 1"):
+        assert part in str(caught.value)
+    assert re.search(r"google-chrome doesn't start:.*no library", str(caught.value)) and "isn't installed" in str(
+        caught.value
+    )
 
 
 def test_a_missing_html_file_fails_its_page_only(tmp_path: Path, write_pages: WritePages) -> None:
