@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import mwparserfromhell
 from mwparserfromhell import nodes
+from mwparserfromhell.parser import ParserError
 
 from tilewright.configs.items import ItemError
 from tilewright.data_gen.sources import infobox, templates
@@ -242,10 +243,15 @@ def _split_sections(text: str) -> list[tuple[int, str, str]]:
 
 
 def article_body(title: str, wikitext: str, base_url: str, timeout_s: float) -> tuple[str, Counter[str]]:
-    """HTML of an article's body and the templates removed from it. Raises ItemError if pandoc fails or is too slow."""
+    """HTML of an article's body and the templates removed from it. Raises ItemError.
+
+    Reasons: the parser can't take the text apart, or pandoc fails, is too slow or doesn't write UTF-8.
+    """
     renderer = Wikitext(title, base_url)
-    text = tidy(renderer.render(wikitext))
-    return _pandoc(text, timeout_s), renderer.removed
+    try:
+        return _pandoc(tidy(renderer.render(wikitext)), timeout_s), renderer.removed
+    except (ParserError, RecursionError, UnicodeError) as error:
+        raise ItemError(f"{title!r} can't be converted: {type(error).__name__}: {error}") from error
 
 
 def _pandoc(text: str, timeout_s: float, options: Iterable[str] = PANDOC_FORMATS) -> str:

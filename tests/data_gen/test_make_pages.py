@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from mwparserfromhell.parser import ParserError
 
 from tilewright.configs.digests import output_digests
 from tilewright.configs.errors import InputError
@@ -14,7 +15,7 @@ from tilewright.configs.stage import StageError, run_stage
 from tilewright.data_gen import make_pages
 from tilewright.data_gen.make_pages import STAGE, Config
 from tilewright.data_gen.records import Page, read_jsonl
-from tilewright.data_gen.sources import wiki_dump
+from tilewright.data_gen.sources import wiki_dump, wikitext
 from tilewright.data_gen.urls import page_id
 
 Dump = Callable[..., Path]
@@ -169,6 +170,37 @@ def test_slow_pages_fail_and_are_counted(write_dump: Dump, tmp_path: Path) -> No
         run_stage(STAGE, slow)
     allowed = dump_config(dump, tmp_path / "allowed", page_timeout_s=0.001, max_error_share=1.0)
     assert run_stage(STAGE, allowed)["counts"]["failed"] == 2
+
+
+@pytest.mark.parametrize("kind", [ParserError, RecursionError])
+def test_a_page_that_the_parser_fails_on_is_counted(
+    write_dump: Dump, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    parse = wikitext.mwparserfromhell.parse
+
+    def parse_or_fail(text: str, **options: object) -> object:
+        if text == "bad":
+            raise kind("too odd")
+        return parse(text, **options)
+
+    monkeypatch.setattr(wikitext.mwparserfromhell, "parse", parse_or_fail)
+    dump = write_dump({"A": "a", "B": "bad", "C": "c"})
+    counts = run_stage(STAGE, dump_config(dump, tmp_path / "pages", max_error_share=0.5))["counts"]
+    assert (counts["pages"], counts["failed"]) == (2, 1)
+    errors = (tmp_path / "pages" / "logs" / "errors.jsonl").read_text()
+    assert f"'B' can't be converted: {kind.__name__}: " in errors
+
+
+def test_output_of_pandoc_that_is_no_utf8_fails_its_page(
+    write_dump: Dump, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "pandoc"
+    program.write_text("#!/bin/sh\nprintf '\\377'\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(wikitext, "pandoc_path", lambda: str(program))
+    config = dump_config(write_dump({"A": "a"}), tmp_path / "pages")
+    with pytest.raises(StageError, match=r"1 of 1 items failed.*UnicodeDecodeError"):
+        run_stage(STAGE, config)
 
 
 def test_output_that_cannot_be_written(write_dump: Dump, tmp_path: Path) -> None:
