@@ -1,6 +1,7 @@
 """A folder of HTML files as a source of pages: any encoding, URLs by ``<link rel=canonical>`` or by path."""
 
 import codecs
+import os
 import re
 import shutil
 from collections import Counter
@@ -12,7 +13,7 @@ from urllib.parse import quote, urljoin
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
-from tilewright.data_gen.sources.source import Entry
+from tilewright.data_gen.sources.source import Entry, one_line
 from tilewright.data_gen.urls import canonical_url
 
 HTML_SUFFIXES = frozenset((".html", ".htm", ".xhtml"))
@@ -47,7 +48,7 @@ class HtmlFolder:
                 skipped["empty_files"] += 1
                 continue
             head = _read_head(text)
-            yield Entry(self._url(path, head), head.title or path.stem, str(path.relative_to(self._folder)))
+            yield Entry(self._url(path, head), head.title or one_line(path.stem), str(path.relative_to(self._folder)))
 
     def documents(self, wanted: set[str]) -> Iterator[tuple[str, _Document]]:
         """(URL, document) of the first file with each wanted URL."""
@@ -64,7 +65,7 @@ class HtmlFolder:
         if "\0" in document.text:
             raise ItemError(f"{document.path}: holds NUL characters: not an HTML file")
         below = document.path.parent.relative_to(self._folder).as_posix()
-        base = f'<base href="{ASSETS}/{quote("" if below == "." else below + "/")}">'
+        base = f'<base href="{ASSETS}/{quote(os.fsencode("" if below == "." else below + "/"))}">'
         start = _BEFORE_HTML.match(document.text)
         place = start.end() if start else 0
         return f"\ufeff{document.text[:place]}{base}{document.text[place:]}", {}
@@ -87,7 +88,7 @@ class HtmlFolder:
         return sorted(files, key=lambda path: path.relative_to(self._folder).as_posix())
 
     def _url(self, path: Path, head: "_Head") -> str:
-        relative = quote(path.relative_to(self._folder).as_posix())
+        relative = quote(os.fsencode(path.relative_to(self._folder)))
         address = urljoin(self._base_url, relative) if self._base_url else ""
         if head.canonical:
             address = urljoin(address, head.canonical)
@@ -127,7 +128,7 @@ class _Head(HTMLParser):
 
     @property
     def title(self) -> str:
-        return " ".join((self._title or self._heading).split())
+        return one_line(self._title or self._heading)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = dict(attrs)

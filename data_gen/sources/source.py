@@ -1,5 +1,6 @@
 """What a source of pages is: a cheap list of entries, then their documents as a stream, then HTML of each."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -7,6 +8,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tilewright.data_gen.urls import page_id
+
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
+
+
+def one_line(title: str) -> str:
+    """``title`` with control characters and runs of white space as single blanks, and what is no character replaced."""
+    return " ".join(_SURROGATES.sub("\ufffd", _CONTROLS.sub(" ", title)).split())
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import IO, Any
 from xml.etree import ElementTree
 
 from tilewright.configs.errors import InputError
-from tilewright.data_gen.sources.source import Entry
+from tilewright.data_gen.sources.source import Entry, one_line
 from tilewright.data_gen.urls import title_url
 
 _GENSIM_DUMP = "test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
@@ -134,7 +134,7 @@ def _article(page: ElementTree.Element, base_url: str, skipped: Counter[str]) ->
     if "ns" in fields and (fields["ns"].text or "").strip() != "0":
         skipped["other_namespaces"] += 1
         return None
-    title = (fields["title"].text or "").strip() if "title" in fields else ""
+    title = one_line(fields["title"].text or "") if "title" in fields else ""
     texts = [child.text or "" for child in page.iter() if _local(child) == "text"]
     if not title or not texts or not texts[-1].strip():
         skipped["empty_pages"] += 1

@@ -1,6 +1,7 @@
 """Folders of HTML files: encodings, addresses, assets, and what is asked of their URLs."""
 
 import codecs
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -85,6 +86,20 @@ def test_local_resources_are_found_beside_the_copy(tmp_path: Path, text: str, st
     source = HtmlFolder(tmp_path, BASE)
     ((url, document),) = source.documents({"https://docs.example.com/sub/a.html"})
     assert source.html(url, document)[0].startswith(start)
+
+
+def test_odd_characters_in_names_titles_and_links(tmp_path: Path) -> None:
+    (tmp_path / "a\nb\x01.html").write_text("<p>x")
+    (tmp_path / "c.html").write_text(
+        "<title>One\x00\x1b\n two&#10;&lt;b></title><link rel=canonical href='/d\x01 e\n'>"
+    )
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/z\xff.html")).write_text("<p>x")
+    entries = [(entry.url, entry.title) for entry in HtmlFolder(tmp_path, BASE).entries(Counter())]
+    assert entries == [
+        ("https://docs.example.com/a%0Ab%01.html", "a b"),
+        ("https://docs.example.com/d%01 e", "One two <b>"),
+        ("https://docs.example.com/z%FF.html", "z\ufffd"),
+    ]
 
 
 def test_binary_junk_is_an_item_error(tmp_path: Path) -> None:

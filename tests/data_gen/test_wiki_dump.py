@@ -34,6 +34,11 @@ def test_articles_and_what_is_skipped(write_dump: Dump) -> None:
     assert skipped == {"redirects": 1, "other_namespaces": 1, "empty_pages": 1}
 
 
+def test_white_space_in_titles_is_collapsed(write_dump: Dump) -> None:
+    (article,) = iterate_articles(write_dump({" Ada\n\t Love\x85lace ": "x"}), Counter())
+    assert (article.title, article.url) == ("Ada Love lace", "https://en.wikipedia.org/wiki/Ada_Love_lace")
+
+
 def test_bz2_is_known_by_its_bytes_not_its_name(write_dump: Dump, tmp_path: Path) -> None:
     packed = tmp_path / "dump.data"
     packed.write_bytes(bz2.compress(write_dump(PAGES).read_bytes()))
