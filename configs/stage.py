@@ -81,6 +81,9 @@ def run_stage(stage: Stage[C], config: C) -> dict[str, Any]:
         if stored is not None:  # another process finished just now
             remove_leftover(partial)
             return stored
+        finished = read_manifest(partial)
+        if finished is not None and finished["request"] == request:  # killed between the manifest and the renaming
+            return _rename(partial, out, finished)
         claim(partial, request)
         (partial / LOGS / ERRORS).unlink(missing_ok=True)
         started = time.time()
@@ -105,12 +108,9 @@ def _stored_manifest(out: Path, request: dict[str, Any]) -> dict[str, Any] | Non
 def _publish(
     stage: Stage[C], config: C, request: dict[str, Any], counts: Counts, started: float, world: int
 ) -> dict[str, Any]:
-    """Delete working files, write the manifest last, rename the folder into place."""
+    """Write the manifest, then rename the folder into place: a kill before it resumes, a kill after it renames."""
     out: Path = config.out  # type: ignore[attr-defined]
     partial = partial_of(out)
-    for entry in partial.iterdir():
-        if entry.name.startswith("."):
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     manifest = {
         "identity": identity_of(request),
         "request": request,
@@ -120,6 +120,14 @@ def _publish(
         "provenance": provenance(started, world) | {"inputs": _relative_inputs(config, out)},
     }
     write_atomically(partial / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    return _rename(partial, out, manifest)
+
+
+def _rename(partial: Path, out: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    """Delete working files (hidden entries) and put the finished folder into place."""
+    for entry in partial.iterdir():
+        if entry.name.startswith("."):
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     if out.is_dir():
         out.rmdir()  # empty, else _stored_manifest had refused it
     partial.rename(out)

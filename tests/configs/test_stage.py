@@ -82,6 +82,22 @@ def test_kill_9_at_several_points_then_resume_equals_an_uninterrupted_run(config
     assert manifest(tmp_path / "out")["outputs"] == manifest(tmp_path / "whole")["outputs"]
 
 
+@pytest.mark.parametrize("moment", ["before the manifest", "working files deleted", "request deleted"])
+def test_kill_while_publishing_is_no_loss(config: Path, tmp_path: Path, moment: str) -> None:
+    run(config)
+    whole = manifest(tmp_path / "out")
+    (tmp_path / "out").rename(tmp_path / "out.partial")
+    if moment != "request deleted":
+        (tmp_path / "out.partial/.request.json").write_text(json.dumps(whole["request"]))
+    if moment == "before the manifest":
+        (tmp_path / "out.partial/manifest.json").unlink()
+    result = run(config)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("working") == (12 if moment == "before the manifest" else 0)
+    assert manifest(tmp_path / "out")["outputs"] == whole["outputs"]
+    assert not list((tmp_path / "out").glob(".*")) and not (tmp_path / "out.partial").exists()
+
+
 def test_other_request_does_not_resume_a_partial_folder(config: Path) -> None:
     kill_after(config, 3)
     assert "config.factor: stored 2, asked for 3" in run(config, "pause_s=0.05", "factor=3").stderr
