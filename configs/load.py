@@ -50,7 +50,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         # a subclass of SafeLoader: no arbitrary objects are constructed
         data = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)
-    except (yaml.YAMLError, ConfigError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: text, keys, impossible dates
         raise ConfigError(f"{path}: {error}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: wanted a mapping at the top, found {type(data).__name__}")
@@ -128,7 +128,7 @@ def _apply_override(data: dict[str, Any], config_type: type, override: str) -> N
             raise ConfigError(f"override {override!r}: {part!r} holds {node!r}, not a mapping")
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"override {override!r}: {error}") from error
     wanted = _field_type(node_type, last)
     if wanted is str or (str in _options(wanted) and not isinstance(value, str) and value is not None):

@@ -22,8 +22,8 @@ from tilewright.configs.load import load
 from tilewright.configs.locks import folder_lock
 from tilewright.configs.manifest import MANIFEST, check_outputs
 from tilewright.configs.manifest import read_manifest as read_manifest
-from tilewright.configs.partial import REQUEST, claim, make_writable, remove_leftover
 from tilewright.configs.partial import StageError as StageError
+from tilewright.configs.partial import claim, make_writable, remove_leftover
 from tilewright.configs.partial import partial_of as partial_of
 from tilewright.configs.partial import stored_request as stored_request
 from tilewright.configs.partial import write_atomically as write_atomically
@@ -71,9 +71,12 @@ def run_stage(stage: Stage[C], config: C) -> dict[str, Any]:
     request = request_of(stage.name, stage.schema, config)
     stored = _stored_manifest(out, request)
     if stored is not None:
+        if rank == 0 and os.access(out, os.W_OK):
+            _tidy(out)
         return stored
     if rank != 0:
         return _follow_rank_0(stage, config, request)
+    _check_apart(out, inputs_of(config))
     partial = partial_of(out)
     make_writable(partial)
     with folder_lock(partial):
@@ -89,6 +92,15 @@ def run_stage(stage: Stage[C], config: C) -> dict[str, Any]:
         started = time.time()
         counts = stage.run(config, inputs_of(config), partial)
         return _publish(stage, config, request, counts, started, world)
+
+
+def _check_apart(out: Path, inputs: Mapping[str, Any]) -> None:
+    """Raise StageError if ``out`` lies in an input or holds one: a stage's output would change its own input."""
+    place = out.resolve()
+    for name, value in inputs.items():
+        for path in value if isinstance(value, tuple) else (value,):
+            if place.is_relative_to(path.resolve()) or path.resolve().is_relative_to(place):
+                raise StageError(f"out ({out}) and the input {name} ({path}) lie in each other: choose another `out`")
 
 
 def _stored_manifest(out: Path, request: dict[str, Any]) -> dict[str, Any] | None:
@@ -124,14 +136,19 @@ def _publish(
 
 
 def _rename(partial: Path, out: Path, manifest: dict[str, Any]) -> dict[str, Any]:
-    """Delete working files (hidden entries) and put the finished folder into place."""
-    for entry in partial.iterdir():
-        if entry.name.startswith("."):
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    """Put the finished folder into place, our lock in it, then delete the working files (hidden entries)."""
     if out.is_dir():
         out.rmdir()  # empty, else _stored_manifest had refused it
     partial.rename(out)
+    _tidy(out)
     return manifest
+
+
+def _tidy(out: Path) -> None:
+    """Delete hidden entries; a later start repeats it if a kill cut it short."""
+    for entry in out.iterdir():
+        if entry.name.startswith("."):
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
 def _relative_inputs(config: Any, out: Path) -> dict[str, Any]:
@@ -149,9 +166,9 @@ def _follow_rank_0(stage: Stage[C], config: C, request: dict[str, Any]) -> dict[
     out: Path = config.out  # type: ignore[attr-defined]
     partial = partial_of(out)
     if stage.distributed:
-        while not (partial / REQUEST).exists() and not out.exists():
+        while stored_request(partial) != request and _stored_manifest(out, request) is None:
             time.sleep(0.05)
-        if not out.exists():
+        if _stored_manifest(out, request) is None:
             stage.run(config, inputs_of(config), partial)
     while (manifest := _stored_manifest(out, request)) is None:
         time.sleep(0.1)
@@ -188,3 +205,6 @@ def main(stage: Stage[Any]) -> None:
         run_and_show(stage, sys.argv[1:])
     except UserError as error:
         raise SystemExit(f"{stage.name}: error: {error}") from None
+    except KeyboardInterrupt:
+        print(f"\n{stage.name}: interrupted; the same command goes on where it was", file=sys.stderr)
+        raise SystemExit(130) from None

@@ -234,12 +234,12 @@ def read_jsonl(path: Path, kind: type[R]) -> list[R]:
 
 def iterate_jsonl(path: Path, kind: type[R]) -> Iterator[R]:
     """Stream the records of a JSONL file; errors as in ``read_jsonl``."""
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             where = f"{path}:{number}"
             try:
                 data = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise InputError(f"{where}: not JSON ({error})") from error
             yield from_json(kind, data, where)
 

@@ -68,6 +68,8 @@ def test_values_arrive_typed(tmp_path: Path) -> None:
         ("steps: 1\nsteps: 2", "key 'steps' stands twice"),
         ("1: 2", "key 1 is not a string"),
         ("steps: [", "run.yaml: "),
+        ("steps: 2024-02-30", "run.yaml: "),
+        pytest.param("steps: " + "[" * 5000, "run.yaml: ", id="deep"),
     ],
 )
 def test_what_does_not_fit_names_file_key_and_hint(tmp_path: Path, text: str, message: str) -> None:

@@ -136,6 +136,16 @@ def test_garbage_in_place_of_our_files_is_a_clear_error(config: Path, tmp_path: 
         assert result.returncode == 1 and message in result.stderr and "Traceback" not in result.stderr
 
 
+def test_output_inside_an_input_or_around_it_is_refused(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/numbers.txt").write_text("1 2")
+    inside = run(config, f"numbers={tmp_path / 'source'}", f"out={tmp_path / 'source/out'}")
+    around = run(config, f"numbers={tmp_path / 'source/numbers.txt'}", f"out={tmp_path}")
+    for result in (inside, around):
+        assert result.returncode == 1 and "Traceback" not in result.stderr
+    assert "lie in each other" in inside.stderr and not (tmp_path / "source/out.partial").exists()
+
+
 def test_foreign_folders_are_left_alone(config: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/thesis.txt").write_text("precious")
@@ -190,6 +200,7 @@ def test_second_process_in_one_folder_is_refused(config: Path) -> None:
 
 @pytest.mark.parametrize("which", ["STAGE", "DISTRIBUTED"])
 def test_other_ranks_wait_for_the_manifest_of_rank_0(config: Path, tmp_path: Path, which: str) -> None:
+    (tmp_path / "out").mkdir()  # an empty folder is no result: the other rank must not take it for one
     command = [sys.executable, str(PROGRAM), which, str(config)]
     environment = os.environ | {"WORLD_SIZE": "2", "RANK": "1"}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as other:
