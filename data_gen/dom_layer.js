@@ -159,6 +159,10 @@
     const rect = element.getBoundingClientRect();
     if (rect.width > 0 && rect.height > 0) { drawn = true; bottom = Math.max(bottom, rect.bottom + scrollY); }
   };
+  const measurePainted = (element) => { // a drawing without words of its own still takes its place on the page
+    const style = getComputedStyle(element);
+    if (style.display !== "none" && style.visibility === "visible" && shown(element)) measure(element);
+  };
   const visit = (element) => {
     const style = getComputedStyle(element);
     if (style.display === "none" || hiddenByClip(element, style)) return;
@@ -181,8 +185,9 @@
           if (blocks[block].kind === "heading" && HEADINGS.test(owner.tagName)) heading = owner;
         }
         readText(child, block, cell);
-      } else if (child.nodeType === Node.ELEMENT_NODE && !SILENT.has(child.tagName.toUpperCase())) {
-        visit(child);
+      } else if (child.nodeType === Node.ELEMENT_NODE) {
+        if (SILENT.has(child.tagName.toUpperCase())) measurePainted(child);
+        else visit(child);
       }
     }
     if (!inline) endWord();

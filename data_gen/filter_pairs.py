@@ -44,7 +44,7 @@ def filter_pairs(config: Config, inputs: Inputs, out: Path) -> Counts:
     path = inputs["pairs"] / "pairs.jsonl"
     if not path.is_file():
         raise InputError(f"{path} is missing: wanted the output folder of make_queries")
-    pairs = read_jsonl(path, QAPair)
+    pairs = read_jsonl(path, QAPair, unique="query_id")
     tiles = {tile.tile_id: tile for tile in store.iterate_light()}
     strangers = [pair for pair in pairs if pair.tile_id not in tiles]
     if strangers:

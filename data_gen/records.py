@@ -227,9 +227,16 @@ def _value(wanted: Any, value: Any, where: str) -> Any:
     raise InputError(f"{where}: wanted {wanted}, found {value!r}")
 
 
-def read_jsonl(path: Path, kind: type[R]) -> list[R]:
+def read_jsonl(path: Path, kind: type[R], *, unique: str | None = None) -> list[R]:
     """All records of a JSONL file. Raises InputError with file and line for anything that is no ``kind``."""
-    return list(iterate_jsonl(path, kind))
+    records = list(iterate_jsonl(path, kind))
+    seen: dict[Any, int] = {}
+    for number, record in enumerate(records, start=1) if unique else ():
+        value = getattr(record, str(unique))
+        if value in seen:
+            raise InputError(f"{path}:{number}: {unique} {value!r} stands twice (first on line {seen[value]})")
+        seen[value] = number
+    return records
 
 
 def iterate_jsonl(path: Path, kind: type[R]) -> Iterator[R]:

@@ -21,6 +21,7 @@ from tilewright.data_gen.urls import PAGE_ID
 
 WORK = ".work"
 ATTEMPTS = 2
+MAX_VIEWPORT_PX = 16_384  # Chromium captures no wider picture
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,12 @@ class Config:
     max_error_share: float = execution(default=0.02)
 
     def __post_init__(self) -> None:
+        tile_boxes(1, 1, self.tile_width_px, self.tile_height_px, self.min_tile_px)  # refuses sizes that can't be
+        if self.page_timeout_s <= 0 or self.min_tile_px < 1 or self.viewport_width_px > MAX_VIEWPORT_PX:
+            raise ValueError(
+                "wanted page_timeout_s > 0, min_tile_px >= 1 and viewport_width_px up to"
+                f" {MAX_VIEWPORT_PX}, found {self.page_timeout_s}, {self.min_tile_px} and {self.viewport_width_px}"
+            )
         for name in ("workers", "max_tiles", "max_tiles_per_page", "viewport_width_px"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -59,7 +66,7 @@ def render_tiles(config: Config, inputs: Inputs, out: Path) -> Counts:
     path = inputs["pages"] / "pages.jsonl"
     if not path.is_file():
         raise InputError(f"{path}: wanted the pages of make_pages, found no such file")
-    pages = read_jsonl(path, Page)
+    pages = read_jsonl(path, Page, unique="page_id")
     _check(pages, path)
     shares = tile_shares([page.page_id for page in pages], config.max_tiles, config.max_tiles_per_page, config.seed)
     (out / WORK).mkdir(exist_ok=True)

@@ -42,7 +42,7 @@ def split_pairs(config: Config, inputs: Inputs, out: Path) -> Counts:
     path = inputs["pairs"] / "pairs.jsonl"
     if not path.is_file():
         raise InputError(f"{path} is missing: wanted the output folder of filter_pairs")
-    pairs = read_jsonl(path, QAPair)
+    pairs = read_jsonl(path, QAPair, unique="query_id")
     pages = sorted(read_pages(inputs["tiles"]).keys() | {pair.page_id for pair in pairs})
     place = {page: split_of(page, config.shares, config.seed) for page in pages}
     by_split = {name: [pair for pair in pairs if place[pair.page_id] == name] for name in SPLITS}

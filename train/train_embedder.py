@@ -80,6 +80,15 @@ class Config:
         for name in (*positive, "hard_negatives", "random_tiles"):
             if getattr(self, name) < (name in positive):
                 raise ValueError(f"{name}: wanted at least {int(name in positive)}, found {getattr(self, name)}")
+        for name in ("learning_rate", "max_grad_norm"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name}: wanted more than 0, found {getattr(self, name)}")
+        for name in ("limit_examples", "patience", "threads"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name}: wanted at least 1, or null, found {value}")
+        if self.weight_decay < 0 or self.cache_mib < 0:
+            raise ValueError("weight_decay and cache_mib: wanted at least 0")
         if not 0 <= self.warmup_steps <= self.steps:
             raise ValueError(f"warmup_steps: wanted 0 to steps ({self.steps}), found {self.warmup_steps}")
         if (self.trainable == "adapters") != bool(self.adapters):

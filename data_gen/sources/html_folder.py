@@ -89,15 +89,15 @@ class HtmlFolder:
 
     def _url(self, path: Path, head: "_Head") -> str:
         relative = quote(os.fsencode(path.relative_to(self._folder)))
-        address = urljoin(self._base_url, relative) if self._base_url else ""
-        if head.canonical:
-            address = urljoin(address, head.canonical)
-        if not address:
-            raise InputError(f"{path}: wanted <link rel=canonical href=...> in the file, or base_url in the config")
         try:
-            return canonical_url(address)
-        except InputError as error:
+            address = urljoin(self._base_url, relative) if self._base_url else ""
+            if head.canonical:
+                address = urljoin(address, head.canonical)
+            if address:
+                return canonical_url(address)
+        except ValueError as error:
             raise InputError(f"{path}: {error}") from error
+        raise InputError(f"{path}: wanted <link rel=canonical href=...> in the file, or base_url in the config")
 
 
 def read_html(path: Path) -> str:
@@ -113,7 +113,7 @@ def read_html(path: Path) -> str:
             # a <meta> that could be read as ASCII can't be in UTF-16; Latin-1 means Windows-1252 on the web
             codec = {"utf-16": "utf-8", "iso8859-1": "windows-1252", "ascii": "windows-1252"}.get(codec, codec)
             return data.decode(codec)
-        except (LookupError, UnicodeDecodeError):
+        except (LookupError, UnicodeError):
             continue
     return data.decode("windows-1252", errors="replace")
 
@@ -150,5 +150,8 @@ class _Head(HTMLParser):
 
 def _read_head(text: str) -> _Head:
     head = _Head()
-    head.feed(text)
+    try:
+        head.feed(text)
+    except AssertionError:  # html.parser gives up on `<![unknown[`; a browser goes on, and what was read so far stands
+        return head
     return head

@@ -119,3 +119,22 @@ def test_assets_are_copied_but_nothing_from_outside(tmp_path: Path) -> None:
     (corpus / "link.txt").symlink_to(secret)
     assert HtmlFolder(corpus, BASE).copy_assets(tmp_path / "out") == 1
     assert [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()] == ["dot.png"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "title"),
+    [
+        ("marked", "<title>Marked</title><p>before</p><![foo bar[ x ]]><p>after</p>", "Marked"),
+        ("undefined", '<meta charset="undefined"><title>Undefined</title><p>text</p>', "Undefined"),
+    ],
+)
+def test_odd_markup_is_read_as_a_browser_would(tmp_path: Path, name: str, content: str, title: str) -> None:
+    (tmp_path / f"{name}.html").write_text(content, encoding="utf-8")
+    (entry,) = HtmlFolder(tmp_path, "https://x.org/").entries(Counter())
+    assert entry.title == title
+
+
+def test_an_address_that_cannot_be_read_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "bad.html").write_text('<link rel=canonical href="http://[bad"><p>text</p>', encoding="utf-8")
+    with pytest.raises(InputError, match=r"bad\.html: .*IPv6"):
+        list(HtmlFolder(tmp_path, "https://x.org/").entries(Counter()))

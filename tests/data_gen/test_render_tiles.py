@@ -34,6 +34,7 @@ DATA_URI = "data:image/png;base64," + base64.b64encode(png("red", (50, 40))).dec
 PAGES = {
     "text": STYLE + "<h1>Head</h1><p>One <b>b</b>old H<sub>2</sub>O <a href='../up?q=1#f'>the\n link</a></p>",
     "image_only": f"<!doctype html><body style='margin:0'><img src='{DATA_URI}' style='display:block'>",
+    "drawing": "<!doctype html><body style='margin:0'><svg width=300 height=700 style='display:block'></svg>",
     "no_body": "<title>Only a head</title>",
     "bare_text": "just words, no markup",
     "zero_height": "<!doctype html><body style='margin:0'><div style='display:none'>hidden</div>",
@@ -160,6 +161,11 @@ def test_image_only_page_has_empty_text(rendered: Rendered) -> None:
     assert (tile.text, tile.words, tile.blocks) == ("", (), ())
     assert (tile.width_px, tile.height_px) == (875, 40)
     assert rendered.store.image(tile.tile_id).getpixel((10, 10)) == (255, 0, 0)
+
+
+def test_a_page_that_is_only_a_drawing_keeps_its_height(rendered: Rendered) -> None:
+    (tile,) = rendered.tiles["drawing"]
+    assert (tile.text, tile.height_px) == ("", 700)
 
 
 def test_html_without_a_body(rendered: Rendered) -> None:
