@@ -145,10 +145,10 @@ def _rename(partial: Path, out: Path, manifest: dict[str, Any]) -> dict[str, Any
 
 
 def _tidy(out: Path) -> None:
-    """Delete hidden entries; a later start repeats it if a kill cut it short."""
+    """Delete hidden entries; a later start repeats it if a kill cut it short, and may do so beside another."""
     for entry in out.iterdir():
         if entry.name.startswith("."):
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+            shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)
 
 
 def _relative_inputs(config: Any, out: Path) -> dict[str, Any]:

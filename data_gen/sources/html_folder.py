@@ -6,6 +6,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
@@ -150,8 +151,6 @@ class _Head(HTMLParser):
 
 def _read_head(text: str) -> _Head:
     head = _Head()
-    try:
+    with suppress(AssertionError):  # html.parser gives up on `<![unknown[`: what was read so far stands
         head.feed(text)
-    except AssertionError:  # html.parser gives up on `<![unknown[`; a browser goes on, and what was read so far stands
-        return head
     return head
