@@ -9,6 +9,7 @@ from typing import Any
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.manifest import MANIFEST, check_outputs, read_manifest
+from tilewright.configs.manifest import digest_file as digest_file
 
 LOGS = "logs"  # timings and progress: outside every digest, like a manifest's provenance
 
@@ -40,12 +41,6 @@ def digest_text(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def digest_file(path: Path) -> str:
-    """SHA-256 of a file's bytes, streamed."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def output_files(folder: Path) -> dict[str, Path]:
     """{relative POSIX path: path} of the files below ``folder``, without manifest, logs/ and hidden entries."""
     files = {}
@@ -66,7 +61,7 @@ def digest_input(path: Path) -> str:
     """Digest of a stage input: a finished stage by its manifest, else the bytes of a file or of all a folder's files.
 
     Raises MissingInputError if ``path`` is missing (the message names an unfinished ``.partial`` if there is one),
-    InputError if files of a finished stage are gone or have another size.
+    InputError if files of a finished stage are gone or changed.
     """
     manifest = read_manifest(path)
     if manifest is not None:

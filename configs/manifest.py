@@ -1,5 +1,6 @@
 """The manifest of a finished stage: its existence is what "complete" means."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,36 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     return manifest if isinstance(manifest, dict) and manifest.keys() >= _KEYS else None
 
 
+def digest_file(path: Path) -> str:
+    """SHA-256 of a file's bytes, streamed."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def changed_outputs(folder: Path, manifest: dict[str, Any]) -> list[str]:
-    """Output files of a finished stage that are gone or whose size has changed since (a cheap look, no hashing)."""
+    """Output files of a finished stage that are gone or changed since.
+
+    Only a file whose time of change isn't the recorded one is read and hashed: a copied folder is still whole.
+    """
+    times = manifest["provenance"].get("mtimes_ns", {})
     return [
         name
         for name, size in manifest["sizes"].items()
-        if not (folder / name).is_file() or (folder / name).stat().st_size != size
+        if _changed(folder / name, size, times.get(name), manifest, name)
     ]
 
 
+def _changed(path: Path, size: int, mtime_ns: int | None, manifest: dict[str, Any], name: str) -> bool:
+    if not path.is_file():
+        return True
+    found = path.stat()
+    if found.st_size != size:
+        return True
+    return found.st_mtime_ns != mtime_ns and digest_file(path) != manifest["outputs"][name]
+
+
 def check_outputs(folder: Path, manifest: dict[str, Any]) -> None:
-    """Raise InputError if output files are gone or have another size."""
+    """Raise InputError if output files are gone or changed."""
     changed = changed_outputs(folder, manifest)
     if changed:
         raise InputError(

@@ -123,13 +123,15 @@ def _publish(
     """Write the manifest, then rename the folder into place: a kill before it resumes, a kill after it renames."""
     out: Path = config.out  # type: ignore[attr-defined]
     partial = partial_of(out)
+    stats = {name: path.stat() for name, path in output_files(partial).items()}
+    inputs = {"inputs": _relative_inputs(config, out)}
     manifest = {
         "identity": identity_of(request),
         "request": request,
         "counts": counts,
         "outputs": output_digests(partial),
-        "sizes": {name: path.stat().st_size for name, path in output_files(partial).items()},
-        "provenance": provenance(started, world) | {"inputs": _relative_inputs(config, out)},
+        "sizes": {name: stat.st_size for name, stat in stats.items()},
+        "provenance": provenance(started, world) | inputs | {"mtimes_ns": {n: s.st_mtime_ns for n, s in stats.items()}},
     }
     write_atomically(partial / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     return _rename(partial, out, manifest)

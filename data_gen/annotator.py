@@ -6,6 +6,8 @@ from typing import Protocol
 
 from tilewright.data_gen.records import Tile
 
+TWO_ANSWERS = "two_answers_on_tile"  # why a question with several answers on its own tile is dropped
+
 
 @dataclass(frozen=True)
 class RawPair:

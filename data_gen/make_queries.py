@@ -11,13 +11,13 @@ from typing import Any, Literal
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import process_items
 from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
-from tilewright.data_gen.annotator import Annotator, RawPair, Skip
+from tilewright.data_gen.annotator import TWO_ANSWERS, Annotator, RawPair, Skip
 from tilewright.data_gen.gates import Gate, GateConfig, first_failed, gates
 from tilewright.data_gen.grounded.annotator import GroundedAnnotator
 from tilewright.data_gen.records import Page, QAPair, Tile, from_json, read_jsonl, to_json, write_jsonl
 from tilewright.data_gen.tile_store import TileStore
 
-PAIR_DROPS = ("dropped_answer_not_in_tile", "dropped_over_max_pairs", "dropped_repeated_on_tile")
+PAIR_DROPS = ("answer_not_in_tile", "over_max_pairs", "repeated_on_tile", TWO_ANSWERS)
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,12 @@ def ask(
     found = annotator.generate(tile)
     if isinstance(found, Skip):
         return {"skip": found.reason, "dropped": dict(found.dropped)}
-    pairs = [to_json(_pair(raw, tile, annotator.name)) for raw in found.pairs]
-    return {"pairs": pairs, "dropped": dict(found.dropped)}
+    asked = Counter(raw.query for raw in found.pairs)
+    pairs = [to_json(_pair(raw, tile, annotator.name)) for raw in found.pairs if asked[raw.query] == 1]
+    # one question with several answers on one tile (children of a language family) is no question with an answer
+    dropped = Counter(found.dropped)
+    dropped[TWO_ANSWERS] += len(found.pairs) - len(pairs)
+    return {"pairs": pairs, "dropped": dict(dropped)}
 
 
 def _pair(raw: RawPair, tile: Tile, annotator: str) -> QAPair:
@@ -111,7 +115,7 @@ def _pair(raw: RawPair, tile: Tile, annotator: str) -> QAPair:
 def _counts(results: dict[str, Any], pairs: list[QAPair], annotator: Annotator) -> Counts:
     stopped = Counter(f"dropped_{result['gate']}" for result in results.values() if "gate" in result)
     skipped = Counter(f"skipped_{result['skip']}" for result in results.values() if "skip" in result)
-    dropped = Counter(dict.fromkeys(PAIR_DROPS, 0))
+    dropped = Counter({f"dropped_{reason}": 0 for reason in PAIR_DROPS})
     for result in results.values():
         dropped.update({f"dropped_{reason}": number for reason, number in result.get("dropped", {}).items()})
     return {

@@ -80,6 +80,8 @@ def render_tiles(config: Config, inputs: Inputs, out: Path) -> Counts:
         max_error_share=config.max_error_share,
     )
     kept = [page for page in pages if finished.get(page.page_id, {}).get("tiles")]
+    if not kept:
+        raise InputError(f"{path}: none of its {len(pages)} pages gave a tile (pages of no height, or all failed)")
     write_jsonl(out / "pages.jsonl", [_with_sizes(page, finished[page.page_id]) for page in kept])
     ordered = sorted(page.page_id for page in kept)
     tiles = write_store(out / "store", (tile for key in ordered for tile in read_tiles(out / WORK / f"{key}.arrow")))

@@ -153,8 +153,11 @@ def load_image_processor(folder: Path, min_pixels: int | None = None, max_pixels
 
     if not (folder / "preprocessor_config.json").is_file() and not (folder / "processor_config.json").is_file():
         raise InputError(f"{folder}: no preprocessor_config.json: not a vision-language model folder")
-    processor = Qwen2VLImageProcessorPil.from_pretrained(folder)
-    size = dict(processor.size)
+    try:
+        processor = Qwen2VLImageProcessorPil.from_pretrained(folder)
+        size = dict(processor.size)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{folder / 'preprocessor_config.json'}: not a readable image processor ({error})") from error
     low = size.get("shortest_edge") if min_pixels is None else min_pixels
     high = size.get("longest_edge") if max_pixels is None else max_pixels
     if low is None or high is None:

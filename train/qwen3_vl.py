@@ -23,7 +23,10 @@ def read_config(folder: Path) -> Any:
 
     if not (folder / "config.json").is_file():
         raise InputError(f"{folder}: no config.json: wanted a save_pretrained folder")
-    config = Qwen3VLConfig.from_pretrained(folder)
+    try:
+        config = Qwen3VLConfig.from_pretrained(folder)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{folder / 'config.json'}: not a readable model configuration ({error})") from error
     found = config.architectures or []
     if len(found) != 1 or found[0] not in ARCHITECTURES:
         raise InputError(f"{folder / 'config.json'}: architectures: wanted one of {list(ARCHITECTURES)}, found {found}")

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from tilewright.data_gen.annotator import Generated, RawPair, Skip
+from tilewright.data_gen.annotator import TWO_ANSWERS, Generated, RawPair, Skip
 from tilewright.data_gen.grounded.aliases import aliases
 from tilewright.data_gen.grounded.asked import Asked
 from tilewright.data_gen.grounded.cell_questions import list_questions, table_questions
@@ -35,15 +35,19 @@ class GroundedAnnotator:
         """Pairs from infobox, tables, lists and paragraphs in turn, at most the configured number.
 
         Skips: ``no_text`` (an image without words), ``no_fact`` (text, but nothing that can be asked for). Drops:
-        ``answer_not_in_tile`` (answer or its sentence), ``repeated_on_tile``, ``over_max_pairs``.
+        ``answer_not_in_tile`` (answer or its sentence), ``repeated_on_tile``, ``over_max_pairs``, ``two_answers_on_tile``
+        (rows of an infobox with one label).
         """
         if not tile.text.strip():
             return Skip("no_text")
         by_type: dict[str, list[RawPair]] = defaultdict(list)
         dropped: Counter[str] = Counter()
         seen: set[tuple[str, str]] = set()
+        ambiguous = _ambiguous_rows(tile)
         for pair in self._pairs(tile):
-            if pair.answer not in tile.text or pair.source_span not in tile.text:
+            if pair.source_span in ambiguous:
+                dropped[TWO_ANSWERS] += 1
+            elif pair.answer not in tile.text or pair.source_span not in tile.text:
                 dropped["answer_not_in_tile"] += 1
             elif (pair.query, pair.answer) in seen:
                 dropped["repeated_on_tile"] += 1
@@ -76,6 +80,15 @@ class GroundedAnnotator:
             source_type = SOURCE_TYPES.get(block.kind, "paragraph")
             for fact, span in asked:
                 yield RawPair(fact.query, fact.answer, tuple(aliases(fact, subject)), span, source_type, subject)
+
+
+def _ambiguous_rows(tile: Tile) -> set[str]:
+    """Texts of infobox rows whose label stands in another row too: asked by label, they have several answers."""
+    texts: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for block in tile.blocks:
+        if block.kind == "infobox_row" and block.cells:
+            texts[block.caption, block.cells[0].casefold()].add(block.text)
+    return {text for same in texts.values() if len(same) > 1 for text in same}
 
 
 def _columns(tile: Tile) -> dict[tuple[str, str], int]:

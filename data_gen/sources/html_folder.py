@@ -90,15 +90,19 @@ class HtmlFolder:
 
     def _url(self, path: Path, head: "_Head") -> str:
         relative = quote(os.fsencode(path.relative_to(self._folder)))
-        try:
-            address = urljoin(self._base_url, relative) if self._base_url else ""
-            if head.canonical:
-                address = urljoin(address, head.canonical)
-            if address:
-                return canonical_url(address)
-        except ValueError as error:
-            raise InputError(f"{path}: {error}") from error
+        address = urljoin(self._base_url, relative) if self._base_url else ""
+        for candidate in ([_joined(address, head.canonical)] if head.canonical else []) + [address]:
+            with suppress(ValueError):  # a canonical link that is no web address says nothing
+                return canonical_url(candidate)
         raise InputError(f"{path}: wanted <link rel=canonical href=...> in the file, or base_url in the config")
+
+
+def _joined(base: str, href: str) -> str:
+    """``href`` against ``base``; "" if there's no such address."""
+    try:
+        return urljoin(base, href)
+    except ValueError:
+        return ""
 
 
 def read_html(path: Path) -> str:

@@ -94,7 +94,9 @@ def iterate_articles(path: Path, skipped: Counter[str]) -> Iterator[Article]:
                 count += 1
                 if article is not None:
                     yield article
-    except (EOFError, OSError, ElementTree.ParseError) as error:
+    except InputError:
+        raise
+    except (EOFError, OSError, LookupError, ValueError, ElementTree.ParseError) as error:
         raise InputError(
             f"{path}: dump is truncated or damaged after {count} pages ({error}): download it again"
         ) from error

@@ -147,6 +147,20 @@ def test_every_candidate_is_a_pair_or_counted(
     assert counts["candidates"] == len(pairs) + absent + over + repeated
 
 
+def test_a_question_with_two_answers_on_its_tile_is_dropped(
+    make_tile: Callable[..., Tile], make_block: Callable[..., Block], tmp_path: Path
+) -> None:
+    rows = [
+        make_block("infobox_row", f"{label} {value}", cells=(label, value), labels=("", ""), caption="Harrow Town")
+        for label, value in (("Founder", "Ada Fern"), ("Twin town", "Mossley"), ("Twin town", "Fernhill"))
+    ]
+    tiles = corpus(tmp_path / "tiles", [drawn(make_tile("Harrow Town", rows), ink=True)])
+    counts, pairs = run(tiles, tmp_path / "queries")
+    assert [pair.answer for pair in pairs] == ["Ada Fern"]
+    assert counts["dropped_two_answers_on_tile"] == 2
+    assert counts["candidates"] == 3
+
+
 def test_other_tiles_do_not_change_a_tiles_pairs(town_tile: Callable[..., Tile], tmp_path: Path) -> None:
     _, few = run(corpus(tmp_path / "few", [town_tile(1)]), tmp_path / "a")
     _, many = run(corpus(tmp_path / "many", [town_tile(i) for i in range(4)]), tmp_path / "b")
