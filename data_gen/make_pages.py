@@ -1,7 +1,7 @@
-"""pages: a source (MediaWiki dump or folder of HTML files) -> pages.jsonl and one self-contained HTML file a page."""
+"""pages: a source (MediaWiki dump, folder of HTML files, ...) -> pages.jsonl, a document a page, what it shows."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +12,9 @@ from tilewright.configs.items import ItemError, process_items
 from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_path, main
 from tilewright.data_gen.records import Page, write_jsonl
 from tilewright.data_gen.sources.html_folder import HtmlFolder
+from tilewright.data_gen.sources.pages_folder import PagesFolder
 from tilewright.data_gen.sources.source import Entry, Source
 from tilewright.data_gen.sources.wiki_dump import WikiDump, default_dump
-
-TEMPORARY = ".tmp"
 
 
 @dataclass(frozen=True)
@@ -46,46 +45,52 @@ class Config:
 
 
 def make_pages(config: Config, inputs: Inputs, out: Path) -> Counts:
-    """Write pages.jsonl (in order of page_id) and html/{page_id}.html. Raises InputError for an empty corpus."""
-    source = _source(config)
+    """Write pages.jsonl (in order of page_id), documents/ and resources/. Raises InputError for an empty corpus."""
+    source = SOURCES[config.source](config)
     counts: Counter[str] = Counter()
     entries = _select(source.entries(counts), config, counts)
     if not entries:
         raise InputError(f"{config.path}: no pages in this corpus ({dict(counts)}); wanted at least one")
-    for folder in (out / "html", out / TEMPORARY):
-        folder.mkdir(exist_ok=True)
+    folder = PagesFolder(out)
     finished = process_items(
         "make_pages",
         entries,
         lambda entry: entry.page_id,
-        lambda todo: _convert(source, todo, config.workers, out),
+        lambda todo: _convert(source, todo, config.workers, folder),
         out,
         max_error_share=config.max_error_share,
     )
     pages = [
-        Page(entry.page_id, entry.url, entry.title, f"html/{entry.page_id}.html", config.source)
+        Page(entry.page_id, entry.url, entry.title, source=config.source, **finished[entry.page_id]["page"])
         for entry in entries
         if entry.page_id in finished
     ]
     write_jsonl(out / "pages.jsonl", pages)
-    removed = Counter[str]()
+    left_out = Counter[str]()
     for value in finished.values():
-        removed.update(value)
-    failed = len(entries) - len(pages)
-    return {"pages": len(pages), "failed": failed, "assets": source.copy_assets(out / "html")} | counts | removed
+        left_out.update(value["counts"])
+    return {"pages": len(pages), "failed": len(entries) - len(pages)} | counts | left_out
 
 
-def _source(config: Config) -> Source:
+def _wiki_dump(config: Config) -> Source:
+    wanted = (
+        "a MediaWiki dump, and the default one isn't there: `pip install tilewright[quickstart]` brings it (inside the"
+        " gensim wheel)"
+    )
+    return WikiDump(_path(config, wanted), config.page_timeout_s)
+
+
+def _html_folder(config: Config) -> Source:
+    return HtmlFolder(_path(config, "a folder of HTML files"), config.base_url)
+
+
+def _path(config: Config, wanted: str) -> Path:
     if config.path is None:
-        raise InputError(
-            "path: wanted a MediaWiki dump, and the default one isn't there: `pip install tilewright[quickstart]`"
-            " brings it (inside the gensim wheel)"
-            if config.source == "wiki_dump"
-            else "path: wanted a folder of HTML files"
-        )
-    if config.source == "wiki_dump":
-        return WikiDump(config.path, config.page_timeout_s)
-    return HtmlFolder(config.path, config.base_url)
+        raise InputError(f"path: wanted {wanted}")
+    return config.path
+
+
+SOURCES: dict[str, Callable[[Config], Source]] = {"wiki_dump": _wiki_dump, "html_folder": _html_folder}
 
 
 def _select(entries: Iterable[Entry], config: Config, counts: Counter[str]) -> list[Entry]:
@@ -112,14 +117,14 @@ def _select(entries: Iterable[Entry], config: Config, counts: Counter[str]) -> l
 
 
 def _convert(
-    source: Source, todo: Sequence[Entry], workers: int, out: Path
-) -> Iterator[tuple[Entry, dict[str, int] | ItemError]]:
-    """Make the HTML of ``todo`` in ``workers`` threads (pandoc runs outside Python), few documents in memory."""
+    source: Source, todo: Sequence[Entry], workers: int, folder: PagesFolder
+) -> Iterator[tuple[Entry, dict[str, Any] | ItemError]]:
+    """Make the pages of ``todo`` in ``workers`` threads (pandoc runs outside Python), few documents in memory."""
     by_url = {entry.url: entry for entry in todo}
-    running: dict[Future[dict[str, int]], Entry] = {}
+    running: dict[Future[dict[str, Any]], Entry] = {}
     with ThreadPoolExecutor(workers) as pool:
-        for url, document in source.documents(set(by_url)) if by_url else ():
-            running[pool.submit(_write_page, source, by_url[url], document, out)] = by_url[url]
+        for url, raw in source.documents(set(by_url)) if by_url else ():
+            running[pool.submit(_write_page, source, by_url[url], raw, folder)] = by_url[url]
             if len(running) >= 2 * workers:
                 yield from _finished(running)
         while running:
@@ -127,8 +132,8 @@ def _convert(
 
 
 def _finished(
-    running: dict[Future[dict[str, int]], Entry],
-) -> Iterator[tuple[Entry, dict[str, int] | ItemError]]:
+    running: dict[Future[dict[str, Any]], Entry],
+) -> Iterator[tuple[Entry, dict[str, Any] | ItemError]]:
     done, _ = wait(running, return_when=FIRST_COMPLETED)
     for future in done:
         entry = running.pop(future)
@@ -138,15 +143,20 @@ def _finished(
             yield entry, error
 
 
-def _write_page(source: Source, entry: Entry, document: Any, out: Path) -> dict[str, int]:
-    html, counts = source.html(entry.url, document)
-    temporary = out / TEMPORARY / f"{entry.page_id}.html"
-    temporary.write_text(html, encoding="utf-8", errors="replace", newline="")
-    temporary.replace(out / "html" / temporary.name)
-    return counts
+def _write_page(source: Source, entry: Entry, raw: Any, folder: PagesFolder) -> dict[str, Any]:
+    """What the journal keeps of a page: its fields in ``Page``, and counts."""
+    document = source.convert(entry.url, raw)
+    path, resources = folder.write(entry.page_id, document)
+    page = {
+        "html_path": path,
+        "document_url": document.document_url,
+        "fetched": document.fetched,
+        "content_sha256": document.content_sha256,
+    }
+    return {"page": page, "counts": {"resources": resources, **document.counts}}
 
 
-STAGE = Stage("make_pages", Config, make_pages, schema=1)
+STAGE = Stage("make_pages", Config, make_pages, schema=2)
 
 if __name__ == "__main__":
     main(STAGE)

@@ -130,7 +130,7 @@ def _counts(results: dict[str, Any], pairs: list[QAPair], annotator: Annotator) 
     }
 
 
-STAGE = Stage("make_queries", Config, make_queries, schema=1)
+STAGE = Stage("make_queries", Config, make_queries, schema=2)
 
 if __name__ == "__main__":
     main(STAGE)

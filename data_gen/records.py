@@ -17,9 +17,12 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Page:
-    """A web page. ``page_id`` is 16 hex of SHA-256 of the canonical URL; ``html_path`` is relative to its JSONL file.
+    """A web page. ``page_id`` is 16 hex of SHA-256 of the canonical URL.
 
+    ``html_path``: its document (HTML, or a PDF or picture), relative to the JSONL file; "" if it isn't there.
     ``complete`` says whether all of the laid-out page was captured in tiles; sizes are 0 until it is rendered.
+    ``document_url``: what the document's relative references resolve against ("": ``url``). ``fetched``: when it was
+    fetched or last revised, ISO 8601 UTC, "" if its source doesn't say. ``content_sha256``: of the source's own bytes.
     """
 
     page_id: str
@@ -31,6 +34,9 @@ class Page:
     height_px: int = 0
     complete: bool = False
     tile_count: int = 0
+    document_url: str = ""
+    fetched: str = ""
+    content_sha256: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,32 +1,33 @@
 """A folder of HTML files as a source of pages: any encoding, URLs by ``<link rel=canonical>`` or by path."""
 
 import codecs
+import hashlib
+import mimetypes
 import os
 import re
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import quote, urljoin
+from urllib.parse import quote, unquote_to_bytes, urljoin, urlsplit
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
-from tilewright.data_gen.sources.source import Entry, one_line
+from tilewright.data_gen.sources.references import collect, html_references
+from tilewright.data_gen.sources.source import Document, Entry, Resource, one_line
 from tilewright.data_gen.urls import canonical_url
 
 HTML_SUFFIXES = frozenset((".html", ".htm", ".xhtml"))
-ASSETS = "assets"
+NOWHERE = "https://pages.invalid/"  # the root of a folder without base_url; .invalid is no host (RFC 2606)
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE)
-_BEFORE_HTML = re.compile(r"(?:\s|<!--.*?-->|<\?.*?\?>)*(?:<!doctype[^>]*>)?", re.IGNORECASE | re.DOTALL)
 _META_SCAN_BYTES = 4096
 
 
 @dataclass(frozen=True)
-class _Document:
+class _File:
     path: Path
     text: str
 
@@ -51,38 +52,46 @@ class HtmlFolder:
             head = _read_head(text)
             yield Entry(self._url(path, head), head.title or one_line(path.stem), str(path.relative_to(self._folder)))
 
-    def documents(self, wanted: set[str]) -> Iterator[tuple[str, _Document]]:
-        """(URL, document) of the first file with each wanted URL."""
+    def documents(self, wanted: set[str]) -> Iterator[tuple[str, _File]]:
+        """(URL, file) of the first file with each wanted URL."""
         missing = set(wanted)
         for path in self._files():
             text = read_html(path)
             url = self._url(path, _read_head(text)) if text.strip() else ""
             if url in missing:
                 missing.discard(url)
-                yield url, _Document(path, text)
+                yield url, _File(path, text)
 
-    def html(self, url: str, document: _Document) -> tuple[str, dict[str, int]]:
-        """The file's text as UTF-8 (a BOM outranks its ``<meta>``), relative resources pointed to the copied assets."""
-        if "\0" in document.text:
-            raise ItemError(f"{document.path}: holds NUL characters: not an HTML file")
-        below = document.path.parent.relative_to(self._folder).as_posix()
-        base = f'<base href="{ASSETS}/{quote(os.fsencode("" if below == "." else below + "/"))}">'
-        start = _BEFORE_HTML.match(document.text)
-        place = start.end() if start else 0
-        return f"\ufeff{document.text[:place]}{base}{document.text[place:]}", {}
+    def convert(self, url: str, raw: _File) -> Document:
+        """The file's text as UTF-8 (a BOM outranks its ``<meta>``), with the files of the folder that it asks for."""
+        if "\0" in raw.text:
+            raise ItemError(f"{raw.path}: holds NUL characters: not an HTML file")
+        address = self._address(raw.path)
+        return Document(
+            data=f"\ufeff{raw.text}".encode("utf-8", errors="replace"),
+            suffix=".html",
+            content_sha256=hashlib.sha256(raw.path.read_bytes()).hexdigest(),
+            document_url=address,
+            resources=collect(html_references(raw.text, address), self._load),
+        )
 
-    def copy_assets(self, folder: Path) -> int:
-        """Copy all other files below ``folder``/assets, except links that lead elsewhere."""
-        root = self._folder.resolve()
-        count = 0
-        for path in sorted(self._folder.rglob("*")):
-            inside = path.is_file() and path.resolve().is_relative_to(root)
-            if inside and path.suffix.lower() not in HTML_SUFFIXES:
-                target = folder / ASSETS / path.relative_to(self._folder)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, target)
-                count += 1
-        return count
+    def _address(self, path: Path) -> str:
+        """Where a file stands as seen by its relative references."""
+        return urljoin(self._base_url or NOWHERE, quote(os.fsencode(path.relative_to(self._folder))))
+
+    def _load(self, url: str) -> Resource | None:
+        """The file of the folder behind an address below its root; None for any other, and for pages."""
+        root = self._base_url or NOWHERE
+        if not url.startswith(root):
+            return None
+        name = unquote_to_bytes(urlsplit(url[len(root) :]).path)
+        if b"\0" in name:
+            return None
+        path = (self._folder / os.fsdecode(name)).resolve()
+        inside = path.is_relative_to(self._folder.resolve()) and path.suffix.lower() not in HTML_SUFFIXES
+        if not inside or not path.is_file():
+            return None
+        return Resource(url, mimetypes.guess_type(path.name)[0] or "application/octet-stream", path.read_bytes())
 
     def _files(self) -> list[Path]:
         files = (path for path in self._folder.rglob("*") if path.suffix.lower() in HTML_SUFFIXES and path.is_file())

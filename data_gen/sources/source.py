@@ -1,10 +1,9 @@
-"""What a source of pages is: a cheap list of entries, then their documents as a stream, then HTML of each."""
+"""What a source of pages is: a cheap list of entries, then their documents as a stream, then a page of each."""
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tilewright.data_gen.urls import page_id
@@ -20,7 +19,7 @@ def one_line(title: str) -> str:
 
 @dataclass(frozen=True)
 class Entry:
-    """A page of a source before its HTML is made; ``place`` says where it was found, for messages."""
+    """A page of a source before its document is made; ``place`` says where it was found, for messages."""
 
     url: str
     title: str
@@ -32,21 +31,45 @@ class Entry:
         return page_id(self.url)
 
 
+@dataclass(frozen=True)
+class Resource:
+    """A file that a page shows or is styled by: its absolute URL as the page asks for it (no fragment), its bytes."""
+
+    url: str
+    media_type: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Document:
+    """A page as its source gives it.
+
+    ``data``: UTF-8 HTML, a PDF or an encoded picture, as ``suffix`` (".html", ".pdf", ".png", ...) says; None if the
+    renderer reads it from the source itself. ``content_sha256``: of the source's own bytes. ``fetched``: when they were
+    fetched or last revised, ISO 8601 UTC, "" if the source doesn't say. ``document_url``: what relative references
+    resolve against, "" for the page's URL. ``counts``: what was left out of the page, by reason.
+    """
+
+    data: bytes | None
+    suffix: str
+    content_sha256: str
+    fetched: str = ""
+    document_url: str = ""
+    resources: Iterable[Resource] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
 class Source(Protocol):
-    """A corpus of pages. Its documents are read as a stream: memory doesn't grow with the corpus."""
+    """A corpus of pages. Its documents are read as a stream: memory doesn't grow with their size."""
 
     def entries(self, skipped: Counter[str]) -> Iterable[Entry]:
         """All pages; what is no page is counted in ``skipped`` by reason. Raises InputError."""
         ...
 
     def documents(self, wanted: set[str]) -> Iterator[tuple[str, Any]]:
-        """(URL, document for ``html``) of the first page with each wanted URL."""
+        """(URL, raw document for ``convert``) of the first page with each wanted URL."""
         ...
 
-    def html(self, url: str, document: Any) -> tuple[str, dict[str, int]]:
-        """A page's HTML and counts of what was left out of it; safe to call in threads. Raises ItemError."""
-        ...
-
-    def copy_assets(self, folder: Path) -> int:
-        """Copy what pages need beside their HTML below ``folder``; return how many files."""
+    def convert(self, url: str, raw: Any) -> Document:
+        """The page of ``raw``; safe to call in threads. Raises ItemError."""
         ...

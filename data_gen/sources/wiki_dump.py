@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import IO, Any
 from xml.etree import ElementTree
 
+from tilewright.configs.digests import digest_text
 from tilewright.configs.errors import InputError
-from tilewright.data_gen.sources.source import Entry, one_line
+from tilewright.data_gen.sources.source import Document, Entry, one_line
 from tilewright.data_gen.urls import title_url
 
 _GENSIM_DUMP = "test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
@@ -21,12 +22,13 @@ _CONVERTERS = ("mwparserfromhell", "pypandoc")
 
 @dataclass(frozen=True)
 class Article:
-    """A page of the dump: its address, title and wikitext."""
+    """A page of the dump: its address, title, wikitext and when it was last revised (ISO 8601, "" if unknown)."""
 
     url: str
     title: str
     wikitext: str
     base_url: str
+    revised: str = ""
 
 
 class WikiDump:
@@ -54,22 +56,24 @@ class WikiDump:
             if not missing:
                 return
 
-    def html(self, url: str, document: Article) -> tuple[str, dict[str, int]]:
+    def convert(self, url: str, raw: Article) -> Document:
         """The article as a page of its own: no scripts, no remote resources, our stylesheet inside."""
         from tilewright.data_gen.sources.wikitext import article_body  # of an extra that other sources do without
 
-        body, removed = article_body(document.title, document.wikitext, document.base_url, self._timeout_s)
-        title = escape(document.title)
+        body, removed = article_body(raw.title, raw.wikitext, raw.base_url, self._timeout_s)
+        title = escape(raw.title)
         page = (
             f'<!DOCTYPE html>\n<html>\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
             f'<link rel="canonical" href="{escape(url)}">\n<style>\n{self._style}</style>\n</head>\n<body>\n'
             f"<h1>{title}</h1>\n{body}\n</body>\n</html>\n"
         )
-        return page, {"unknown_templates_removed": removed.total()}
-
-    def copy_assets(self, folder: Path) -> int:
-        """Articles need nothing beside their HTML."""
-        return 0
+        return Document(
+            data=page.encode("utf-8", errors="replace"),
+            suffix=".html",
+            content_sha256=digest_text(raw.wikitext),
+            fetched=raw.revised,
+            counts={"unknown_templates_removed": removed.total()},
+        )
 
 
 def default_dump() -> Path | None:
@@ -141,7 +145,8 @@ def _article(page: ElementTree.Element, base_url: str, skipped: Counter[str]) ->
     if not title or not texts or not texts[-1].strip():
         skipped["empty_pages"] += 1
         return None
-    return Article(title_url(base_url, title), title, texts[-1], base_url)
+    revised = next((child.text or "" for child in page.iter() if _local(child) == "timestamp"), "")
+    return Article(title_url(base_url, title), title, texts[-1], base_url, one_line(revised))
 
 
 def _local(element: ElementTree.Element) -> str:

@@ -102,6 +102,7 @@ def test_every_drop_has_its_name(
         "dropped_answer_not_in_tile": 0,
         "dropped_over_max_pairs": 0,
         "dropped_repeated_on_tile": 0,
+        "dropped_two_answers_on_tile": 0,
         "skipped_no_fact": 1,
         "skipped_no_text": 1,
     }
