@@ -41,6 +41,10 @@ class HtmlFolder:
         self._folder = folder
         needs_slash = base_url and not base_url.endswith("/")  # without it the last part would be lost
         self._base_url = f"{base_url}/" if needs_slash else base_url
+        try:
+            canonical_url(base_url or NOWHERE)
+        except InputError as error:
+            raise InputError(f"base_url: {error}") from error
 
     def entries(self, skipped: Counter[str]) -> Iterator[Entry]:
         """One entry a file, in order of path. Raises InputError for a file without any URL."""
@@ -87,11 +91,13 @@ class HtmlFolder:
         name = unquote_to_bytes(urlsplit(url[len(root) :]).path)
         if b"\0" in name:
             return None
-        path = (self._folder / os.fsdecode(name)).resolve()
-        inside = path.is_relative_to(self._folder.resolve()) and path.suffix.lower() not in HTML_SUFFIXES
-        if not inside or not path.is_file():
-            return None
-        return Resource(url, mimetypes.guess_type(path.name)[0] or "application/octet-stream", path.read_bytes())
+        with suppress(OSError, RuntimeError):  # a name longer than files have, links in a ring, a file that is locked
+            path = (self._folder / os.fsdecode(name)).resolve()
+            inside = path.is_relative_to(self._folder.resolve()) and path.suffix.lower() not in HTML_SUFFIXES
+            if inside and path.is_file():
+                media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+                return Resource(url, media_type, path.read_bytes())
+        return None
 
     def _files(self) -> list[Path]:
         files = (path for path in self._folder.rglob("*") if path.suffix.lower() in HTML_SUFFIXES and path.is_file())

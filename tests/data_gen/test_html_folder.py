@@ -3,6 +3,7 @@
 import codecs
 import os
 from collections import Counter
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
 from tilewright.data_gen.sources.html_folder import HtmlFolder, read_html
+from tilewright.data_gen.sources.source import Document
 
 BASE = "https://docs.example.com/"
 
@@ -72,20 +74,53 @@ def test_empty_files_are_counted(tmp_path: Path) -> None:
     assert skipped == {"empty_files": 1}
 
 
-@pytest.mark.parametrize(
-    ("text", "start"),
-    [
-        ("<!DOCTYPE html><html><head><title>x", '\ufeff<!DOCTYPE html><base href="assets/sub/"><html>'),
-        ("<!-- c -->\n<!doctype html>\n<p>", '\ufeff<!-- c -->\n<!doctype html><base href="assets/sub/">\n<p>'),
-        ("<p>x", '\ufeff<base href="assets/sub/"><p>x'),
-    ],
-)
-def test_local_resources_are_found_beside_the_copy(tmp_path: Path, text: str, start: str) -> None:
+def convert(folder: Path, name: str, base_url: str | None = BASE) -> Document:
+    """The page of the file ``name`` below ``folder``."""
+    source = HtmlFolder(folder, base_url)
+    url = next(entry.url for entry in source.entries(Counter()) if entry.place == name)
+    ((found, raw),) = source.documents({url})
+    assert found == url
+    return source.convert(url, raw)
+
+
+def resources(document: Document) -> dict[str, tuple[str, bytes]]:
+    return {resource.url: (resource.media_type, resource.data) for resource in document.resources}
+
+
+def test_a_page_is_utf8_with_the_digest_of_its_own_bytes(tmp_path: Path) -> None:
+    data = "<meta charset=latin-1><p>Größe €".encode("cp1252")
     (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "a.html").write_text(text)
-    source = HtmlFolder(tmp_path, BASE)
-    ((url, document),) = source.documents({"https://docs.example.com/sub/a.html"})
-    assert source.html(url, document)[0].startswith(start)
+    (tmp_path / "sub" / "a.html").write_bytes(data)
+    document = convert(tmp_path, "sub/a.html")
+    assert document.data == "\ufeff<meta charset=latin-1><p>Größe €".encode()  # the BOM outranks the <meta>
+    assert (document.suffix, document.fetched) == (".html", "")
+    assert document.document_url == "https://docs.example.com/sub/a.html"
+    assert document.content_sha256 == sha256(data).hexdigest()
+
+
+@pytest.mark.parametrize("base", [BASE, None])
+def test_a_page_has_the_files_it_asks_for_and_no_others(tmp_path: Path, base: str | None) -> None:
+    root = base or "https://pages.invalid/"
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.html").write_text(
+        "<link rel=canonical href=https://elsewhere.example/a><link rel=stylesheet href='../s.css?v=1#x'>"
+        "<img src='%C3%A4%20b.png'><a href=b.html>page</a><iframe src=b.html></iframe><img src=https://far.example/c.png>"
+    )
+    (tmp_path / "sub" / "b.html").write_text("<link rel=canonical href=https://elsewhere.example/b>")
+    (tmp_path / "sub" / "ä b.png").write_bytes(b"picture")
+    (tmp_path / "s.css").write_text("@import 'deep/t.css'; p { background: url(sub/none.png) }")
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "t.css").write_text("@font-face { font-family: f; src: url(f.woff2) } /* url(unasked.png) */")
+    (tmp_path / "deep" / "f.woff2").write_bytes(b"font")
+    (tmp_path / "deep" / "unasked.png").write_bytes(b"unasked")
+    found = resources(convert(tmp_path, "sub/a.html", base))
+    assert {url.removeprefix(root): data for url, (_, data) in found.items()} == {
+        "s.css?v=1": (tmp_path / "s.css").read_bytes(),
+        "sub/%C3%A4%20b.png": b"picture",
+        "deep/t.css": (tmp_path / "deep" / "t.css").read_bytes(),
+        "deep/f.woff2": b"font",
+    }
+    assert found[f"{root}s.css?v=1"][0] == "text/css" and found[f"{root}deep/f.woff2"][0] == "font/woff2"
 
 
 def test_odd_characters_in_names_titles_and_links(tmp_path: Path) -> None:
@@ -107,18 +142,37 @@ def test_binary_junk_is_an_item_error(tmp_path: Path) -> None:
     source = HtmlFolder(tmp_path, BASE)
     ((url, document),) = source.documents({"https://docs.example.com/a.html"})
     with pytest.raises(ItemError, match="NUL"):
-        source.html(url, document)
+        source.convert(url, document)
 
 
-def test_assets_are_copied_but_nothing_from_outside(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "link.txt",
+        "ring.png",
+        "../secret.txt",
+        "%2e%2e/secret.txt",
+        "..%2Fsecret.txt",
+        "folder/../../secret.txt",
+        "%2Fetc%2Fpasswd",
+        "/etc/passwd",
+        "file:///etc/passwd",
+        "dot.png%00",
+        "other.html",
+        "folder",
+        "x" * 5000,
+    ],
+)
+def test_nothing_from_outside_the_folder_and_no_other_page(tmp_path: Path, reference: str) -> None:
     corpus, secret = tmp_path / "corpus", tmp_path / "secret.txt"
-    (corpus / "img").mkdir(parents=True)
-    (corpus / "a.html").write_text("x")
-    (corpus / "img" / "dot.png").write_bytes(b"png")
+    (corpus / "folder").mkdir(parents=True)
+    (corpus / "a.html").write_text(f"<img src='{reference}'><img src=dot.png>")
+    (corpus / "other.html").write_text("another page")
+    (corpus / "dot.png").write_bytes(b"png")
     secret.write_text("secret")
     (corpus / "link.txt").symlink_to(secret)
-    assert HtmlFolder(corpus, BASE).copy_assets(tmp_path / "out") == 1
-    assert [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()] == ["dot.png"]
+    (corpus / "ring.png").symlink_to(corpus / "ring.png")
+    assert [data for _, data in resources(convert(corpus, "a.html")).values()] == [b"png"]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +188,15 @@ def test_odd_markup_is_read_as_a_browser_would(tmp_path: Path, name: str, conten
     assert entry.title == title
 
 
-def test_an_address_that_cannot_be_read_names_the_file(tmp_path: Path) -> None:
+def test_a_canonical_link_that_is_no_address_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "bad.html").write_text('<link rel=canonical href="http://[bad"><p>text</p>', encoding="utf-8")
-    with pytest.raises(InputError, match=r"bad\.html: .*IPv6"):
-        list(HtmlFolder(tmp_path, "https://x.org/").entries(Counter()))
+    (entry,) = HtmlFolder(tmp_path, "https://x.org/").entries(Counter())
+    assert entry.url == "https://x.org/bad.html"
+    with pytest.raises(InputError, match=r"bad\.html: wanted <link rel=canonical"):
+        list(HtmlFolder(tmp_path, None).entries(Counter()))
+
+
+@pytest.mark.parametrize("base", ["http://[bad", "docs", "file"])
+def test_a_base_that_is_no_address(tmp_path: Path, base: str) -> None:
+    with pytest.raises(InputError, match=r"base_url: .*URL '"):
+        HtmlFolder(tmp_path, base)

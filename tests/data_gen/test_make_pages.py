@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tilewright.data_gen import make_pages
 from tilewright.data_gen.make_pages import STAGE, Config
 from tilewright.data_gen.records import Page, read_jsonl
 from tilewright.data_gen.sources import wiki_dump, wikitext
+from tilewright.data_gen.sources.pages_folder import PagesFolder
 from tilewright.data_gen.urls import page_id
 
 Dump = Callable[..., Path]
@@ -60,13 +62,15 @@ def test_pages_of_a_dump(write_dump: Dump, tmp_path: Path) -> None:
     assert manifest["counts"] == {
         "pages": 1,
         "failed": 0,
-        "assets": 0,
+        "resources": 0,
         "redirects": 1,
         "unknown_templates_removed": 1,
     }
     (page,) = read_jsonl(tmp_path / "pages" / "pages.jsonl", Page)
     identifier = page_id("https://en.wikipedia.org/wiki/Ada")
-    assert page == Page(identifier, "https://en.wikipedia.org/wiki/Ada", "Ada", f"html/{identifier}.html", "wiki_dump")
+    path, digest = f"documents/{identifier}.html", page.content_sha256
+    wanted = Page(identifier, "https://en.wikipedia.org/wiki/Ada", "Ada", path, "wiki_dump", content_sha256=digest)
+    assert page == wanted and re.fullmatch("[0-9a-f]{64}", digest)
     html = (tmp_path / "pages" / page.html_path).read_text(encoding="utf-8")
     assert '<table class="infobox">' in html and "<strong>Ada</strong> wrote" in html and "<li>one</li>" in html
     assert "Liberation Sans" in html
@@ -78,7 +82,7 @@ def test_odd_titles_are_only_text(write_dump: Dump, tmp_path: Path) -> None:
     pages = read_jsonl(tmp_path / "pages" / "pages.jsonl", Page)
     assert sorted(page.title for page in pages) == sorted(ODD_TITLES)
     assert [page.page_id for page in pages] == sorted(page_id(page.url) for page in pages)
-    written = sorted(path.name for path in (tmp_path / "pages" / "html").iterdir())
+    written = sorted(path.name for path in (tmp_path / "pages" / "documents").iterdir())
     assert written == [f"{page.page_id}.html" for page in pages]
     assert not (tmp_path / "etc").exists()
     page = next(page for page in pages if page.title.startswith("say"))
@@ -138,14 +142,24 @@ def test_titles_and_max_pages_choose(write_dump: Dump, tmp_path: Path) -> None:
         run_stage(STAGE, dump_config(dump, tmp_path / "none", titles=("E", "F")))
 
 
-def test_html_without_a_body_and_assets(tmp_path: Path) -> None:
+def test_html_without_a_body_and_resources(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus"
     corpus.mkdir()
     (corpus / "a.html").write_text("<title>Only a head</title>")
+    (corpus / "b.html").write_text("<img src=dot.png><img src=none.png>")
     (corpus / "dot.png").write_bytes(b"png")
+    (corpus / "unasked.png").write_bytes(b"other")
     counts = run_stage(STAGE, folder_config(corpus, tmp_path / "pages"))["counts"]
-    assert (counts["pages"], counts["assets"]) == (1, 1)
-    assert (tmp_path / "pages" / "html" / "assets" / "dot.png").is_file()
+    assert (counts["pages"], counts["resources"]) == (2, 1)
+    head, body = (page_id(f"https://x.org/{name}.html") for name in "ab")
+    folder, digest = PagesFolder(tmp_path / "pages"), sha256(b"png").hexdigest()
+    assert folder.resources(f"documents/{head}.html") == {}
+    table = folder.resources(f"documents/{body}.html")
+    assert table == {"https://x.org/dot.png": {"sha256": digest, "media_type": "image/png"}}
+    assert [path.name for path in (tmp_path / "pages" / "resources").rglob("*") if path.is_file()] == [digest]
+    pages = {page.page_id: page for page in read_jsonl(tmp_path / "pages" / "pages.jsonl", Page)}
+    assert pages[body].document_url == "https://x.org/b.html" and pages[body].fetched == ""
+    assert pages[body].content_sha256 == sha256((corpus / "b.html").read_bytes()).hexdigest()
 
 
 def test_a_missing_default_dump_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
