@@ -21,12 +21,13 @@ from tilewright.data_gen.sources.wiki_dump import WikiDump, default_dump
 class Config:
     """What make_pages does.
 
-    ``path``: the dump (XML or XML.bz2) or the folder of HTML files; None with ``wiki_dump`` is the 106-article dump
-    inside the gensim wheel. ``base_url``: address of an HTML folder's root (a page's own ``<link rel=canonical>``
-    goes before it). ``titles`` and ``max_pages`` keep only some pages. ``page_timeout_s`` bounds a page's conversion.
+    ``path``: the dump (XML or XML.bz2), the folder of HTML files, the ZIM archive, the folder of PDFs or pictures (or
+    one file of them); None with ``wiki_dump`` is the 106-article dump inside the gensim wheel. ``base_url``: address
+    of a folder's or archive's root (a page's own ``<link rel=canonical>`` goes before it). ``titles`` and ``max_pages``
+    keep only some pages. ``page_timeout_s`` bounds a page's conversion.
     """
 
-    source: Literal["wiki_dump", "html_folder"]
+    source: Literal["wiki_dump", "html_folder", "zim", "pdf", "images"]
     out: Path
     workers: int = execution()
     path: Path | None = input_path(default=None)
@@ -90,7 +91,31 @@ def _path(config: Config, wanted: str) -> Path:
     return config.path
 
 
-SOURCES: dict[str, Callable[[Config], Source]] = {"wiki_dump": _wiki_dump, "html_folder": _html_folder}
+def _zim(config: Config) -> Source:
+    from tilewright.data_gen.sources.zim import Zim
+
+    return Zim(_path(config, "a ZIM archive"), config.base_url)
+
+
+def _pdf(config: Config) -> Source:
+    from tilewright.data_gen.sources.pictures import PdfFolder
+
+    return PdfFolder(_path(config, "a PDF file or a folder of them"), config.base_url)
+
+
+def _images(config: Config) -> Source:
+    from tilewright.data_gen.sources.pictures import ImageFolder
+
+    return ImageFolder(_path(config, "a picture or a folder of them"), config.base_url)
+
+
+SOURCES: dict[str, Callable[[Config], Source]] = {
+    "wiki_dump": _wiki_dump,
+    "html_folder": _html_folder,
+    "zim": _zim,
+    "pdf": _pdf,
+    "images": _images,
+}
 
 
 def _select(entries: Iterable[Entry], config: Config, counts: Counter[str]) -> list[Entry]:
