@@ -1,6 +1,5 @@
 """Folders of HTML files: encodings, addresses, assets, and what is asked of their URLs."""
 
-import codecs
 import os
 from collections import Counter
 from hashlib import sha256
@@ -10,31 +9,10 @@ import pytest
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
-from tilewright.data_gen.sources.html_folder import HtmlFolder, read_html
+from tilewright.data_gen.sources.html_folder import HtmlFolder
 from tilewright.data_gen.sources.source import Document
 
 BASE = "https://docs.example.com/"
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        '<meta charset="utf-8"><p>Größe €</p>'.encode(),
-        "<p>Größe €</p>".encode(),
-        '<meta charset="windows-1252"><p>Größe €</p>'.encode("cp1252"),
-        "<meta charset=ISO-8859-1><p>Größe €</p>".encode("cp1252"),
-        '<meta http-equiv="Content-Type" content="text/html; charset=ISO-8859-15"><p>Größe €</p>'.encode("iso8859-15"),
-        codecs.BOM_UTF8 + '<meta charset="latin-1"><p>Größe €</p>'.encode(),
-        codecs.BOM_UTF16_LE + "<p>Größe €</p>".encode("utf-16-le"),
-        codecs.BOM_UTF16_BE + "<p>Größe €</p>".encode("utf-16-be"),
-        "<p>Größe €</p>".encode("cp1252"),
-        '<meta charset="no-such-thing"><p>Größe €</p>'.encode(),
-        '<meta charset="utf-16"><p>Größe €</p>'.encode(),
-    ],
-)
-def test_encodings(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "a.html").write_bytes(data)
-    assert "Größe €" in read_html(tmp_path / "a.html")
 
 
 def test_addresses_by_path_and_by_canonical_link(tmp_path: Path) -> None:

@@ -1,0 +1,102 @@
+"""The text of an HTML file (which encoding it is in) and what its head says about it."""
+
+import codecs
+import re
+from contextlib import suppress
+from html.parser import HTMLParser
+
+from tilewright.data_gen.sources.source import one_line
+
+_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_SCAN_BYTES = 4096
+_COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
+_LABEL = rb"\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]{1,40})"
+_META = re.compile(rb"<meta[^>]{0,200}?charset" + _LABEL, re.IGNORECASE)
+_XML = re.compile(rb"\s{0,20}<\?xml[^>]{0,100}?encoding" + _LABEL, re.IGNORECASE)
+_CODECS = {  # Encoding standard: what the web means by a name, where Python means something narrower
+    "iso8859-1": "windows-1252",
+    "ascii": "windows-1252",
+    "iso8859-9": "windows-1254",
+    "iso8859-11": "cp874",
+    "tis-620": "cp874",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "big5": "big5hkscs",
+}
+_NO_TEXT = re.compile(r"utf-?7|punycode|idna|undefined|unicode_escape|raw_unicode_escape|palmos|mbcs|oem")
+
+
+def decode_html(data: bytes, charset: str = "") -> str:
+    """``data`` as text: by its BOM, else by ``charset`` of the HTTP header, else by ``<meta charset>`` (or an XML
+    declaration), else UTF-8 if it is valid, else Windows-1252, as browsers do. Bytes that mean nothing become U+FFFD.
+    """
+    for bom, encoding in _BOMS:
+        if data.startswith(bom):
+            return data[len(bom) :].decode(encoding, errors="replace")
+    head = data[:_SCAN_BYTES]
+    declared = _XML.match(head) or _META.search(_COMMENT.sub(b"", head))
+    # what could be read as ASCII to find the name can't be in UTF-16
+    inside = re.sub("^utf-?16.*", "utf-8", declared[1].decode("ascii").lower()) if declared else ""
+    for label in (charset, inside):
+        codec = _codec(label)
+        if codec:
+            with suppress(UnicodeError):
+                return data.decode(codec, errors="replace")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("windows-1252", errors="replace")
+
+
+def _codec(label: str) -> str:
+    """Python's name of an encoding, "" if ``label`` names none that text on the web is in."""
+    try:
+        name = codecs.lookup(label.strip(" \t\"'").lower()).name
+        "".encode(name)  # raises LookupError for codecs that give no text, such as hex
+    except (LookupError, ValueError, TypeError):
+        return ""
+    return "" if _NO_TEXT.fullmatch(name) else _CODECS.get(name, name)
+
+
+class Head(HTMLParser):
+    """The title (else first heading) and canonical link of a page."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self._title, self._heading, self._inside = "", "", ""
+        self.canonical = ""
+
+    @property
+    def title(self) -> str:
+        """One line; "" if the page has neither."""
+        return one_line(self._title or self._heading)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note a canonical link, and that a title or heading begins."""
+        values = dict(attrs)
+        if tag == "link" and "canonical" in (values.get("rel") or "").lower().split() and not self.canonical:
+            self.canonical = (values.get("href") or "").strip()
+        if (tag == "title" and not self._title) or (tag == "h1" and not self._heading):
+            self._inside = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        """Note that a title or heading ends."""
+        if tag == self._inside:
+            self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        """Add to the title or heading."""
+        if self._inside == "title":
+            self._title += data
+        elif self._inside == "h1":
+            self._heading += data
+
+
+def read_head(text: str) -> Head:
+    """What the head of the page ``text`` says."""
+    head = Head()
+    with suppress(AssertionError):  # html.parser gives up on `<![unknown[`: what was read so far stands
+        head.feed(text)
+    return head
