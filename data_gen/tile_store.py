@@ -1,162 +1,85 @@
 """The tile store: a folder of Hugging Face ``datasets`` Arrow shards with the encoded images inside.
 
-``datasets.load_from_disk(folder)`` opens it, a hub shows its pictures. Rows are sorted by ``tile_id``; a sorted array
-of ids (``tile_ids.npy``) is mapped beside them, so a tile is found in O(log P) and nothing is loaded at opening.
+``datasets.load_from_disk(folder)`` opens it, a hub shows its pictures. A sorted array of ids (``tile_ids.npy``) is
+mapped beside the shards, so a tile is found in O(log P); a shard is mapped when a tile of it is first read, so opening
+takes the same time and memory at any size.
 """
 
-import dataclasses
-import json
-import re
 import shutil
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Self, overload
 
-import datasets
 import numpy as np
 import pyarrow as pa
-from datasets import Features, List, Value
 from PIL import Image
 
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.images import decode_image, image_sha256
-from tilewright.data_gen.records import Block, Link, Tile, Word
+from tilewright.data_gen.records import Tile
+from tilewright.data_gen.store_shards import SHARD_BYTES, Ascending, ShardWriter, check_batches
+from tilewright.data_gen.store_state import STATE, StoreState, publish_state, read_state, write_state
+from tilewright.data_gen.tile_rows import (
+    COLUMNS,
+    EVIDENCE_KINDS,
+    ID_WIDTH,
+    IMAGE,
+    TILE_ID,
+    read_batches,
+    read_tiles,
+    to_batches,
+    to_tile,
+    without_images,
+    write_tiles,
+)
 
-__all__ = ["EVIDENCE_KINDS", "TILE_ID", "TileStore", "decode_image", "image_sha256", "write_store"]
+__all__ = [
+    "EVIDENCE_KINDS",
+    "TILE_ID",
+    "TileIds",
+    "TileStore",
+    "decode_image",
+    "image_sha256",
+    "read_tiles",
+    "write_store",
+    "write_tiles",
+]
 
-TILE_ID = re.compile(r"[0-9a-f]{16}-[0-9]{4,}-[0-9]{2,}")
-EVIDENCE_KINDS = ("infobox", "table", "list", "paragraph")
-IDS = "tile_ids.npy"
-STATE, INFO = "state.json", "dataset_info.json"  # the names `datasets` gives them
-_ID_WIDTH = 28  # 16 hex, two dashes, ten digits of row and column
-_BATCH_BYTES = 16 << 20
-
-
-def _features() -> Features:
-    box = {name: Value("float64") for name in ("x_px", "y_px", "width_px", "height_px")}
-    texts = {name: Value("string") for name in ("tile_id", "page_id", "url", "title")}
-    places = {name: Value("int32") for name in ("row", "column", "x_px", "y_px", "width_px", "height_px")}
-    block: dict[str, Any] = {"kind": Value("string"), "text": Value("string")}
-    block |= {"cells": List(Value("string")), "labels": List(Value("string"))}
-    block |= {"section": Value("string"), "caption": Value("string"), "whole": Value("bool")}
-    return Features(
-        texts
-        | places
-        | {"image": datasets.Image(), "image_sha256": Value("string"), "text": Value("string")}
-        | {"evidence_px": {kind: Value("int64") for kind in EVIDENCE_KINDS}}
-        | {"words": List({"text": Value("string")} | box | {"block": Value("int32")}), "blocks": List(block | box)}
-        | {"links": List({"href": Value("string"), "anchor": Value("string")} | box)}
-    )
+_LIGHT = [name for name in COLUMNS if name != IMAGE]
+_SHARDS_OPEN = 256
+_ROWS_AT_ONCE = 16
+_RANKS_AT_ONCE = 65_536
 
 
-def write_store(folder: Path, tiles: Iterable[Tile], shard_bytes: int = 256 << 20) -> int:
+def write_store(
+    folder: Path, tiles: "Iterable[Tile] | TileStore", shard_bytes: int = SHARD_BYTES, *, keep_images: bool = True
+) -> int:
     """Write ``tiles``, sorted by ``tile_id``, as the store ``folder`` (replacing it); return how many there are.
 
-    A shard is closed at about ``shard_bytes``. The bytes written depend on the tiles alone. Raises InputError for an
-    id of another form, out of order or given twice.
+    A shard is closed at about ``shard_bytes``. The bytes written depend on the tiles alone. ``keep_images=False``
+    leaves the pictures out: such a tile has its hash and size only. Raises InputError for an id of another form, out
+    of order or given twice.
     """
     temporary = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
-    ids = bytearray()
-    shards: list[str] = []
-    features = _features()
-    stream = iter(_batches(tiles, ids, features.arrow_schema))
-    batch = next(stream, None)
-    while batch is not None or not shards:
-        shards.append(f"data-{len(shards):05d}.arrow")
-        written = 0
-        with (
-            pa.OSFile(str(temporary / shards[-1]), "wb") as file,
-            pa.ipc.new_stream(file, features.arrow_schema) as out,
-        ):
-            while batch is not None and written < shard_bytes:
-                out.write_batch(batch)
-                written += batch.nbytes
-                batch = next(stream, None)
-    count = len(ids) // _ID_WIDTH
-    np.save(temporary / IDS, np.frombuffer(bytes(ids), dtype=f"S{_ID_WIDTH}"))
-    _write_json(temporary / STATE, _state(shards))
-    _write_json(temporary / INFO, {"citation": "", "description": "", "features": features.to_dict(), "license": ""})
+    writer = ShardWriter(temporary, 0, shard_bytes)
+    for batch in check_batches(batches_of(tiles), Ascending()):
+        writer.write(batch if keep_images else without_images(batch))
+    writer.close_or_write_empty()
+    publish_state(temporary, write_state(temporary, writer.shards, writer.number))
     shutil.rmtree(folder, ignore_errors=True)
     temporary.rename(folder)
-    return count
+    return sum(shard.rows for shard in writer.shards)
 
 
-def write_tiles(path: Path, tiles: Sequence[Tile]) -> None:
-    """Write a few tiles as one Arrow file, atomically; the working format of stages that gather a store."""
-    schema = _features().arrow_schema
-    temporary = path.with_name(f"{path.name}.tmp")
-    with pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_stream(file, schema) as out:
-        for batch in _batches(tiles, bytearray(), schema):
-            out.write_batch(batch)
-    temporary.replace(path)
-
-
-def read_tiles(path: Path) -> Iterator[Tile]:
-    """The tiles of a ``write_tiles`` file."""
-    with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
-        for batch in stream:
-            yield from (_from_row(row) for row in batch.to_pylist())
-
-
-def _batches(tiles: Iterable[Tile], ids: bytearray, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Record batches of about _BATCH_BYTES of images; appends each id, checked, to ``ids``."""
-    rows: list[dict[str, Any]] = []
-    size, last = 0, ""
-    for tile in tiles:
-        if not TILE_ID.fullmatch(tile.tile_id) or len(tile.tile_id) > _ID_WIDTH:
-            raise InputError(f"tile_id {tile.tile_id!r}: wanted {{16 hex}}-{{row}}-{{column}}")
-        if tile.tile_id <= last:
-            raise InputError(f"tile_id {tile.tile_id!r} after {last!r}: wanted ascending ids, each once")
-        last = tile.tile_id
-        ids += tile.tile_id.encode().ljust(_ID_WIDTH, b"\0")
-        rows.append(_to_row(tile))
-        size += len(tile.image)
-        if size >= _BATCH_BYTES:
-            yield pa.RecordBatch.from_pylist(rows, schema=schema)
-            rows, size = [], 0
-    if rows:
-        yield pa.RecordBatch.from_pylist(rows, schema=schema)
-
-
-def _to_row(tile: Tile) -> dict[str, Any]:
-    if tile.evidence_px.keys() != set(EVIDENCE_KINDS):
-        raise InputError(
-            f"tile {tile.tile_id}: evidence_px: wanted {list(EVIDENCE_KINDS)}, found {list(tile.evidence_px)}"
-        )
-    return dataclasses.asdict(tile) | {"image": {"bytes": tile.image, "path": None}}
-
-
-def _from_row(row: dict[str, Any]) -> Tile:
-    image = row.get("image") or {"bytes": b""}
-    blocks = tuple(
-        Block(**(block | {"cells": tuple(block["cells"]), "labels": tuple(block["labels"])})) for block in row["blocks"]
-    )
-    nested = {
-        "words": tuple(Word(**word) for word in row["words"]),
-        "links": tuple(Link(**link) for link in row["links"]),
-    }
-    return Tile(**(row | nested | {"image": image["bytes"], "blocks": blocks}))
-
-
-def _state(shards: Sequence[str]) -> dict[str, Any]:
-    """What ``datasets.load_from_disk`` wants to know, with a constant fingerprint: bytes depend on tiles alone."""
-    formats: dict[str, Any] = {
-        "_format_columns": None,
-        "_format_kwargs": {},
-        "_format_type": None,
-        "_output_all_columns": False,
-    }
-    return {
-        "_data_files": [{"filename": name} for name in shards],
-        "_fingerprint": "tilewright",
-        "_split": None,
-    } | formats
-
-
-def _write_json(path: Path, data: dict[str, Any]) -> None:
-    path.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+def batches_of(tiles: "Iterable[Tile] | TileStore") -> Iterator[pa.RecordBatch]:
+    """The rows of ``tiles`` as record batches; those of a store are taken as they are."""
+    return tiles.slices() if isinstance(tiles, TileStore) else to_batches(tiles)
 
 
 class TileIds(Sequence[str]):
@@ -178,43 +101,57 @@ class TileIds(Sequence[str]):
         return bytes(self._array[index]).decode()
 
     def __iter__(self) -> Iterator[str]:
-        return (bytes(item).decode() for item in self._array)
+        for start in range(0, len(self), _RANKS_AT_ONCE):
+            yield from self[start : start + _RANKS_AT_ONCE]
 
     def __contains__(self, tile_id: object) -> bool:
         return isinstance(tile_id, str) and self.position(tile_id) is not None
 
     def position(self, tile_id: str) -> int | None:
-        """The row of ``tile_id``, None if there's no such tile."""
+        """The place of ``tile_id`` in the order of ids, None if there's no such tile."""
         wanted = tile_id.encode("utf-8", "replace")
-        row = int(np.searchsorted(self._array, np.bytes_(wanted)))
-        return row if row < len(self._array) and bytes(self._array[row]) == wanted else None
+        if len(wanted) > ID_WIDTH:  # numpy would copy the array to compare it with a longer id
+            return None
+        place = int(np.searchsorted(self._array, np.bytes_(wanted)))
+        return place if place < len(self._array) and bytes(self._array[place]) == wanted else None
+
+    def of_page(self, page_id: str) -> range:
+        """The places of a page's tiles; empty if it has none."""
+        start, stop = np.searchsorted(self._array, [f"{page_id}{end}".encode() for end in "-."])  # "." follows "-"
+        return range(int(start), int(stop))
+
+
+@dataclass(frozen=True)
+class _OpenShard:
+    """A mapped shard: its batches, and the row that each starts at."""
+
+    batches: list[pa.RecordBatch]
+    starts: list[int]
 
 
 class TileStore:
-    """Tiles on disk by id, read-only and memory-mapped. Make one with ``TileStore.open``; it can be pickled."""
+    """Tiles on disk by id, read-only and memory-mapped. Make one with ``TileStore.open``; it can be pickled.
 
-    def __init__(self, folder: Path, dataset: datasets.Dataset, tile_ids: TileIds) -> None:
+    ``tile_ids`` and every iteration are in ascending order of id, also where an edit left the rows in another order.
+    """
+
+    def __init__(self, folder: Path, state: StoreState, tile_ids: TileIds, rows: np.ndarray[Any, Any] | None) -> None:
         self.folder = folder
         self.tile_ids = tile_ids
-        self._rows = dataset.cast_column("image", datasets.Image(decode=False))
-        self._light = dataset.remove_columns("image")
-        self._images = self._rows.select_columns(["image"])
-        self._sizes = self._rows.select_columns(["width_px", "height_px"])
+        self.state = state
+        self._rows = rows
+        self._starts = [0, *accumulate(shard.rows for shard in state.shards)]
+        self._shard = lru_cache(_SHARDS_OPEN)(self._open_shard)
 
     @classmethod
     def open(cls, folder: Path) -> Self:
         """Open a store, or the store of a render stage's output folder. Raises InputError if there's none."""
-        place = next((path for path in (folder, folder / "store") if (path / STATE).is_file()), None)
-        if place is None:
-            raise InputError(f"{folder}: wanted a tile store ({STATE} or store/{STATE} in it): run render_tiles first")
-        try:
-            dataset = datasets.load_from_disk(str(place), keep_in_memory=False)
-            array = np.load(place / IDS, mmap_mode="r" if len(dataset) else None)
-        except (OSError, ValueError, KeyError, pa.ArrowInvalid) as error:
-            raise InputError(f"{place}: not a readable tile store ({error}); run render_tiles again") from error
-        if len(array) != len(dataset):
-            raise InputError(f"{place}: {IDS} has {len(array)} ids for {len(dataset)} tiles; run render_tiles again")
-        return cls(place, dataset, TileIds(array))
+        place = store_place(folder)
+        state = read_state(place)
+        count = sum(shard.rows for shard in state.shards)
+        ids = _map_array(place / state.ids, count, f"|S{ID_WIDTH}")
+        rows = None if state.rows is None else _map_array(place / state.rows, count, "<i8")
+        return cls(place, state, TileIds(ids), rows)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TileStore.open, (self.folder,)
@@ -226,34 +163,119 @@ class TileStore:
         return tile_id in self.tile_ids
 
     def __iter__(self) -> Iterator[Tile]:
-        return (_from_row(row) for row in self._rows)
+        for batch in self.slices():
+            for start in range(0, len(batch), _ROWS_AT_ONCE):
+                yield from map(to_tile, batch.slice(start, _ROWS_AT_ONCE).to_pylist())
 
     def iterate_light(self) -> Iterator[Tile]:
         """All tiles with ``image=b""``; the image column isn't read."""
-        return (_from_row(row) for row in self._light)
+        for batch in self.slices():
+            light = batch.select(_LIGHT)
+            for start in range(0, len(light), _ROWS_AT_ONCE):
+                yield from (to_tile(row | {IMAGE: None}) for row in light.slice(start, _ROWS_AT_ONCE).to_pylist())
+
+    def slices(self) -> Iterator[pa.RecordBatch]:
+        """All rows in ascending order of id, as slices of the mapped record batches: nothing is copied."""
+        for first in range(0, len(self), _RANKS_AT_ONCE):
+            ranks = np.arange(first, min(first + _RANKS_AT_ONCE, len(self)))
+            rows = ranks if self._rows is None else self._rows[ranks]
+            ends = [*(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
+            for start, end in zip([0, *ends], ends, strict=False):
+                yield from self._run(int(rows[start]), end - start)
+
+    def page_slices(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """(page_id, some of its rows) in ascending order of id, as ``slices``."""
+        for batch in self.slices():
+            pages = np.array(batch.column("page_id").to_pylist())
+            ends = [*(np.flatnonzero(pages[1:] != pages[:-1]) + 1).tolist(), len(pages)]
+            for start, end in zip([0, *ends], ends, strict=False):
+                yield str(pages[start]), batch.slice(start, end - start)
 
     def get(self, tile_id: str) -> Tile:
         """The tile ``tile_id``. Raises InputError if the store has none."""
-        return _from_row(self._rows[self._position(tile_id)])
+        batch, row = self._find(tile_id)
+        return to_tile(batch.slice(row, 1).to_pylist()[0])
 
     def light(self, tile_id: str) -> Tile:
         """The tile ``tile_id`` with ``image=b""``; its image isn't read."""
-        return _from_row(self._light[self._position(tile_id)])
+        batch, row = self._find(tile_id)
+        return to_tile(batch.select(_LIGHT).slice(row, 1).to_pylist()[0] | {IMAGE: None})
 
     def size_px(self, tile_id: str) -> tuple[int, int]:
         """Width and height of a tile; nothing else of it is read. Raises InputError if the store has none."""
-        row = self._sizes[self._position(tile_id)]
-        return row["width_px"], row["height_px"]
+        batch, row = self._find(tile_id)
+        return batch.column("width_px")[row].as_py(), batch.column("height_px")[row].as_py()
+
+    def encoded_image(self, tile_id: str) -> bytes:
+        """The encoded image of a tile, b"" if the store was written without. Raises InputError for an unknown id."""
+        batch, row = self._find(tile_id)
+        return batch.column(IMAGE).field("bytes")[row].as_py() or b""
 
     def image(self, tile_id: str) -> Image.Image:
-        """RGB image of a tile, transparent parts over white. Raises InputError for an unknown id or a broken image."""
+        """RGB image of a tile, transparent parts over white.
+
+        Raises InputError for an unknown id, a broken image, and a tile whose image was left out.
+        """
+        data = self.encoded_image(tile_id)
+        if not data:
+            raise InputError(
+                f"{self.folder}: tile {tile_id} was stored without its image: run render_tiles again with images kept,"
+                " or recreate the tile from its page"
+            )
         try:
-            return decode_image(self._images[self._position(tile_id)]["image"]["bytes"])
+            return decode_image(data)
         except InputError as error:
             raise InputError(f"{self.folder}: tile {tile_id}: {error}") from error
 
-    def _position(self, tile_id: str) -> int:
-        row = self.tile_ids.position(tile_id)
-        if row is None:
+    def _find(self, tile_id: str) -> tuple[pa.RecordBatch, int]:
+        """A mapped batch and the row in it that holds a tile."""
+        place = self.tile_ids.position(tile_id)
+        if place is None:
             raise InputError(f"{self.folder}: no tile {tile_id!r} among its {len(self)} tiles")
-        return row
+        batch, row = self._locate(place if self._rows is None else int(self._rows[place]))
+        if batch.column("tile_id")[row].as_py() != tile_id:
+            raise InputError(f"{self.folder}: tile {tile_id} isn't in its place: was the store changed? Open it again")
+        return batch, row
+
+    def _run(self, row: int, count: int) -> Iterator[pa.RecordBatch]:
+        """``count`` consecutive rows from ``row`` on."""
+        while count > 0:
+            batch, start = self._locate(row)
+            piece = batch.slice(start, count)
+            yield piece
+            row, count = row + len(piece), count - len(piece)
+
+    def _locate(self, row: int) -> tuple[pa.RecordBatch, int]:
+        number = bisect_right(self._starts, row) - 1
+        shard = self._shard(number)
+        row -= self._starts[number]
+        batch = bisect_right(shard.starts, row) - 1
+        return shard.batches[batch], row - shard.starts[batch]
+
+    def _open_shard(self, number: int) -> _OpenShard:
+        shard = self.state.shards[number]
+        batches = [batch for batch in read_batches(self.folder / shard.name) if len(batch)]
+        starts = [0, *accumulate(map(len, batches))]
+        if starts[-1] != shard.rows:
+            raise InputError(f"{self.folder / shard.name}: wanted {shard.rows} tiles, found {starts[-1]}")
+        return _OpenShard(batches, starts[:-1])
+
+
+def store_place(folder: Path) -> Path:
+    """``folder`` or its ``store``, whichever is a tile store. Raises InputError if neither is."""
+    place = next((path for path in (folder, folder / "store") if (path / STATE).is_file()), None)
+    if place is None:
+        raise InputError(f"{folder}: wanted a tile store ({STATE} or store/{STATE} in it): run render_tiles first")
+    return place
+
+
+def _map_array(path: Path, count: int, dtype: str) -> np.ndarray[Any, Any]:
+    """A mapped .npy file of ``count`` values."""
+    try:
+        array: np.ndarray[Any, Any] = np.load(path, mmap_mode="r" if count else None)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not a readable array ({error}); run render_tiles again") from error
+    if array.shape != (count,) or array.dtype.str != dtype:
+        found = f"{array.size} ids for {count} tiles"
+        raise InputError(f"{path}: {found}, wanted {count} values of type {dtype}; run render_tiles again")
+    return np.asarray(array)

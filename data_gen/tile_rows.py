@@ -1,0 +1,130 @@
+"""Tiles as rows of Arrow record batches: the columns of a tile store, and the working files that gather one."""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tilewright.configs.errors import InputError
+from tilewright.data_gen.records import Block, Link, Tile, Word
+
+if TYPE_CHECKING:
+    from datasets import Features
+
+TILE_ID = re.compile(r"[0-9a-f]{16}-[0-9]{4,}-[0-9]{2,}")
+EVIDENCE_KINDS = ("infobox", "table", "list", "paragraph")
+ID_WIDTH = 28  # 16 hex, two dashes, ten digits of row and column
+IMAGE = "image"
+_PIECE_BYTES, _PIECE_ROWS = 16 << 20, 1024
+
+
+@cache
+def tile_features() -> "Features":
+    """The columns of a store, as ``datasets`` describes them."""
+    import datasets  # takes a second: readers of a store do without
+    from datasets import Features, List, Value
+
+    box = {name: Value("float64") for name in ("x_px", "y_px", "width_px", "height_px")}
+    texts = {name: Value("string") for name in ("tile_id", "page_id", "url", "title")}
+    places = {name: Value("int32") for name in ("row", "column", "x_px", "y_px", "width_px", "height_px")}
+    block: dict[str, Any] = {"kind": Value("string"), "text": Value("string")}
+    block |= {"cells": List(Value("string")), "labels": List(Value("string"))}
+    block |= {"section": Value("string"), "caption": Value("string"), "whole": Value("bool")}
+    return Features(
+        texts
+        | places
+        | {IMAGE: datasets.Image(), "image_sha256": Value("string"), "text": Value("string")}
+        | {"evidence_px": {kind: Value("int64") for kind in EVIDENCE_KINDS}}
+        | {"words": List({"text": Value("string")} | box | {"block": Value("int32")}), "blocks": List(block | box)}
+        | {"links": List({"href": Value("string"), "anchor": Value("string")} | box)}
+    )
+
+
+@cache
+def tile_schema() -> pa.Schema:
+    """The Arrow schema of a store's shards; its metadata tell ``datasets`` that ``image`` is a picture."""
+    return tile_features().arrow_schema
+
+
+def check_tile_id(tile_id: str) -> None:
+    """Raise InputError unless ``tile_id`` has the form ``{16 hex}-{row}-{column}``."""
+    if len(tile_id) > ID_WIDTH or not TILE_ID.fullmatch(tile_id):
+        raise InputError(f"tile_id {tile_id!r}: wanted {{16 hex}}-{{row}}-{{column}}")
+
+
+def to_batches(tiles: Iterable[Tile]) -> Iterator[pa.RecordBatch]:
+    """Record batches of up to about 16 MiB. Raises InputError for an id of another form or odd ``evidence_px``."""
+    rows: list[dict[str, Any]] = []
+    size = 0
+    for tile in tiles:
+        rows.append(_to_row(tile))
+        size += len(tile.image)
+        if size >= _PIECE_BYTES or len(rows) >= _PIECE_ROWS:
+            yield pa.RecordBatch.from_pylist(rows, schema=tile_schema())
+            rows, size = [], 0
+    if rows:
+        yield pa.RecordBatch.from_pylist(rows, schema=tile_schema())
+
+
+def _to_row(tile: Tile) -> dict[str, Any]:
+    check_tile_id(tile.tile_id)
+    if tile.evidence_px.keys() != set(EVIDENCE_KINDS):
+        raise InputError(
+            f"tile {tile.tile_id}: evidence_px: wanted {list(EVIDENCE_KINDS)}, found {list(tile.evidence_px)}"
+        )
+    # a null, not an empty picture: `datasets` shows None for it
+    return dataclasses.asdict(tile) | {IMAGE: {"bytes": tile.image, "path": None} if tile.image else None}
+
+
+def to_tile(row: dict[str, Any]) -> Tile:
+    """The tile of a row as Arrow gives it; ``image=b""`` if the row has none."""
+    image = row.get(IMAGE) or {"bytes": b""}
+    blocks = tuple(
+        Block(**(block | {"cells": tuple(block["cells"]), "labels": tuple(block["labels"])})) for block in row["blocks"]
+    )
+    nested = {
+        "words": tuple(Word(**word) for word in row["words"]),
+        "links": tuple(Link(**link) for link in row["links"]),
+    }
+    return Tile(**(row | nested | {IMAGE: image["bytes"], "blocks": blocks}))
+
+
+def without_images(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """``batch`` with every image null."""
+    place = batch.schema.get_field_index(IMAGE)
+    return batch.set_column(place, batch.schema.field(place), pa.nulls(len(batch), batch.schema.field(place).type))
+
+
+def write_tiles(path: Path, tiles: Sequence[Tile]) -> None:
+    """Write a few tiles as one Arrow file, atomically; the working format of stages that gather a store."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    with pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_stream(file, tile_schema()) as out:
+        for batch in to_batches(tiles):
+            out.write_batch(batch)
+    temporary.replace(path)
+
+
+def read_tiles(path: Path) -> Iterator[Tile]:
+    """The tiles of a ``write_tiles`` file."""
+    for batch in read_batches(path):
+        yield from (to_tile(row) for row in batch.to_pylist())
+
+
+def read_batches(path: Path) -> list[pa.RecordBatch]:
+    """The record batches of an Arrow file, memory-mapped. Raises InputError if it is no file of tiles."""
+    try:
+        with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:  # the batches keep the mapping
+            batches = list(stream)
+            names = stream.schema.names
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path}: not a readable file of tiles ({error})") from error
+    if names != COLUMNS:
+        raise InputError(f"{path}: wanted the columns {COLUMNS}, found {names}")
+    return batches
+
+
+COLUMNS = [field.name for field in dataclasses.fields(Tile)]
