@@ -3,7 +3,8 @@
 import hashlib
 import io
 
-from PIL import Image, UnidentifiedImageError
+import numpy as np
+from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 
 from tilewright.configs.errors import InputError
 
@@ -16,19 +17,66 @@ def decode_image(data: bytes) -> Image.Image:
         with Image.open(io.BytesIO(data)) as image:
             image.load()
             return to_rgb(image)
-    except (UnidentifiedImageError, OSError, SyntaxError) as error:
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise InputError(f"wanted an encoded image, found {len(data)} bytes that can't be decoded ({error})") from error
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """``image`` as RGB; an alpha channel or transparent palette entry shows white."""
+    """``image`` as RGB; transparent parts show white, 16 bits a channel are scaled to 8.
+
+    Raises InputError for 32-bit integers and floats: what is black and what is white in them isn't said.
+    """
     if image.mode == "RGB" and "transparency" not in image.info:
         return image.copy()
+    if image.mode.startswith("I;16"):
+        return _from_16_bits(image)
+    if image.mode in ("I", "F"):
+        raise InputError(f"wanted 1 to 16 bits a channel, found pixels of mode {image.mode!r} (32 bits)")
     if image.has_transparency_data:
         layer = image.convert("RGBA")
         white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
         return Image.alpha_composite(white, layer).convert("RGB")
     return image.convert("RGB")
+
+
+def _from_16_bits(image: Image.Image) -> Image.Image:
+    """Grey levels of 16 bits, rounded to 8 (Pillow's own conversion cuts them off at 255)."""
+    levels = np.asarray(image).astype(np.uint32)
+    grey = ((levels + 128) // 257).astype(np.uint8)
+    transparent = image.info.get("transparency")
+    if isinstance(transparent, int):
+        grey[levels == transparent] = 255
+    return Image.fromarray(grey).convert("RGB")
+
+
+def upright_rgb(image: Image.Image) -> Image.Image:
+    """RGB pixels as a viewer shows a picture file: turned by its EXIF orientation, colours by its ICC profile."""
+    return to_rgb(_in_srgb(ImageOps.exif_transpose(image)))
+
+
+def _in_srgb(image: Image.Image) -> Image.Image:
+    """``image`` with its colours in sRGB; unchanged if it has no profile, an sRGB one, or one that can't be used."""
+    data = image.info.get("icc_profile")
+    if image.mode == "LAB":
+        return _converted(image, ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")), "RGB")
+    if not data or image.mode not in ("L", "P", "RGB", "RGBA", "CMYK"):
+        return image
+    if image.mode == "P":
+        image = image.convert("RGBA" if image.has_transparency_data else "RGB")
+    try:
+        profile = ImageCms.ImageCmsProfile(io.BytesIO(data))
+        if "srgb" in ImageCms.getProfileDescription(profile).lower():
+            return image
+        return _converted(image, profile, "RGBA" if image.mode == "RGBA" else "RGB")
+    except (ImageCms.PyCMSError, OSError, ValueError):  # damaged, or of other channels than the pixels
+        return image
+
+
+def _converted(image: Image.Image, profile: ImageCms.ImageCmsProfile, mode: str) -> Image.Image:
+    converted = ImageCms.profileToProfile(image, profile, ImageCms.createProfile("sRGB"), outputMode=mode)
+    if converted is None:  # only for a conversion in place
+        raise ValueError("no converted image")
+    return converted
 
 
 def encode_png(image: Image.Image) -> bytes:

@@ -6,8 +6,8 @@ from pathlib import Path
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
 from tilewright.data_gen.records import Page
+from tilewright.data_gen.sources.html_text import decode_html
 from tilewright.data_gen.sources.source import Resource
-from tilewright.data_gen.sources.zim import html_text
 from tilewright.data_gen.zim_archive import ZimArchive
 
 
@@ -31,7 +31,7 @@ class ZimSite:
         data = item.read()
         if page.content_sha256 and hashlib.sha256(data).hexdigest() != page.content_sha256:
             raise ItemError(f"{archive.path}: {item.path} isn't what make_pages read: run make_pages again")
-        return f"\ufeff{html_text(data)}".encode("utf-8", "replace")  # a BOM outranks any <meta charset>
+        return f"\ufeff{decode_html(data)}".encode("utf-8", "replace")  # a BOM outranks any <meta charset>
 
     def resource(self, page: Page, url: str) -> Resource | None:
         """The asset behind ``url``; None for pages, for other addresses and for what can't be read."""

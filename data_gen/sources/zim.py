@@ -1,6 +1,5 @@
 """A ZIM archive as a source of pages: its articles, whose HTML and assets stay in the archive."""
 
-import codecs
 import hashlib
 import re
 from collections import Counter
@@ -12,13 +11,14 @@ from urllib.parse import quote, urljoin
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
+from tilewright.data_gen.sources.html_text import Head, decode_html, read_head
 from tilewright.data_gen.sources.source import Document, Entry, one_line
 from tilewright.data_gen.urls import canonical_url
 from tilewright.data_gen.zim_archive import ZimArchive, ZimItem
 
-_HEAD_CHARACTERS = 1 << 18  # a canonical link stands in the head: the rest of a page isn't parsed
+_HEAD_CHARACTERS = 1 << 18
+_BODY_CHARACTERS = 1 << 14  # where a first heading may stand in for a title
 _HEAD_END = re.compile(r"</head|<body", re.IGNORECASE)
-_META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Zim:
             if not data.strip():
                 skipped["empty_pages"] += 1
                 continue
-            head = _Head(html_text(data))
+            head = _read_head(decode_html(data))
             url = self._url(item, head)
             self._numbers.setdefault(url, number)
             named = item.title if item.title != item.path else head.title
@@ -88,7 +88,7 @@ class Zim:
             document_url=self._archive.address(raw.item.path),
         )
 
-    def _url(self, item: ZimItem, head: "_Head") -> str:
+    def _url(self, item: ZimItem, head: Head) -> str:
         path = quote(self._archive.web_path(item.path).encode("utf-8", "surrogatepass"))
         address = urljoin(self._base_url, f"./{path}") if self._base_url else ""
         for candidate in (head.canonical, address):
@@ -101,25 +101,7 @@ class Zim:
         )
 
 
-class _Head:
-    """The title and canonical link of a page."""
-
-    def __init__(self, html: str) -> None:
-        from selectolax.lexbor import LexborHTMLParser
-
-        end = _HEAD_END.search(html, 0, _HEAD_CHARACTERS)
-        tree = LexborHTMLParser(html[: end.start() if end else _HEAD_CHARACTERS])
-        title, link = tree.css_first("title"), tree.css_first("link[rel~=canonical i][href]")
-        self.title = one_line(title.text()) if title is not None else ""
-        self.canonical = (link.attributes.get("href") or "").strip() if link is not None else ""
-
-
-def html_text(data: bytes) -> str:
-    """An article's text: UTF-8, as the format wants it, else by its ``<meta charset>``, else Windows-1252."""
-    with suppress(UnicodeDecodeError):
-        return data.decode("utf-8-sig")
-    declared = _META_CHARSET.search(data[:4096])
-    with suppress(LookupError):
-        if declared:
-            return data.decode(codecs.lookup(declared[1].decode("ascii")).name, errors="replace")
-    return data.decode("windows-1252", errors="replace")
+def _read_head(html: str) -> Head:
+    """The title and canonical link of an article: its body, all but the beginning, isn't parsed."""
+    end = _HEAD_END.search(html, 0, _HEAD_CHARACTERS)
+    return read_head(html[: (end.start() if end else 0) + _BODY_CHARACTERS])

@@ -14,7 +14,7 @@ from tilewright.configs.items import ItemError
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen.make_pages import STAGE, Config
 from tilewright.data_gen.records import Page, read_jsonl
-from tilewright.data_gen.sources.zim import Zim, html_text
+from tilewright.data_gen.sources.zim import Zim
 from tilewright.data_gen.urls import page_id
 from tilewright.data_gen.zim_archive import MAX_ENTRY_BYTES, ZimArchive
 from tilewright.data_gen.zim_site import ZimSite
@@ -261,15 +261,9 @@ def test_a_page_above_the_limit_is_counted(tmp_path: Path) -> None:
     assert skipped["unreadable"] == 1
 
 
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [
-        ("Grün".encode(), "Grün"),
-        ("\ufeffGrün".encode(), "Grün"),
-        ('<meta charset="shift_jis">苔'.encode("shift_jis"), '<meta charset="shift_jis">苔'),
-        ('<meta charset="nonsense">Grün'.encode("cp1252"), '<meta charset="nonsense">Grün'),
-        ("Grün".encode("cp1252"), "Grün"),
-    ],
-)
-def test_encodings(data: bytes, text: str) -> None:
-    assert html_text(data) == text
+def test_other_encodings_are_served_as_utf_8(tmp_path: Path) -> None:
+    html = '<meta charset="shift_jis"><title>苔</title><p>苔'
+    path = new_scheme(tmp_path / "sjis.zim", {"Moss": ("text/html", html.encode("shift_jis"), "")})
+    (entry,) = Zim(path, "https://example.com/").entries(Counter())
+    assert entry.title == "苔"
+    assert ZimSite(path).document(page_of(ZimArchive(path), "Moss")) == f"\ufeff{html}".encode()
