@@ -21,9 +21,7 @@ from PIL import Image
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.images import decode_image, image_sha256
 from tilewright.data_gen.records import Tile
-from tilewright.data_gen.store_shards import SHARD_BYTES, Ascending, ShardWriter, check_batches
-from tilewright.data_gen.store_state import STATE, StoreState, publish_state, read_state, write_state
-from tilewright.data_gen.tile_rows import (
+from tilewright.data_gen.store.rows import (
     COLUMNS,
     EVIDENCE_KINDS,
     ID_WIDTH,
@@ -36,6 +34,8 @@ from tilewright.data_gen.tile_rows import (
     without_images,
     write_tiles,
 )
+from tilewright.data_gen.store.shards import SHARD_BYTES, Ascending, ShardWriter, check_batches
+from tilewright.data_gen.store.state import STATE, StoreState, publish_state, read_state, write_state
 
 __all__ = [
     "EVIDENCE_KINDS",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.configs.errors import InputError
-from tilewright.data_gen.tile_rows import ID_WIDTH, read_batches, tile_features
+from tilewright.data_gen.store.rows import ID_WIDTH, read_batches, tile_features
 
 STATE, INFO = "state.json", "dataset_info.json"  # the names `datasets` gives them
 _KEY, _FORMAT = "tilewright", 1

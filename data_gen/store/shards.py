@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tilewright.configs.errors import InputError
-from tilewright.data_gen.store_state import Shard, sync_file
-from tilewright.data_gen.tile_rows import IMAGE, check_tile_id, tile_schema
+from tilewright.data_gen.store.rows import IMAGE, check_tile_id, tile_schema
+from tilewright.data_gen.store.state import Shard, sync_file
 
 SHARD_BYTES = 256 << 20
 BATCH_BYTES = 16 << 20
