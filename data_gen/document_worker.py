@@ -25,7 +25,6 @@ from tilewright.data_gen.pdf_document import PdfDocument
 from tilewright.data_gen.picture_document import PictureDocument
 
 MAX_MEMORY_BYTES = 8 << 30  # of the address space: a file that asks for more fails by itself
-STRIP_PX = 4096  # a page is drawn in strips of about this height, so that memory is flat in its height
 PARENT_CHECK_S = 1.0
 
 
@@ -75,18 +74,8 @@ def _draw(
     document: PdfDocument | PictureDocument, number: int, boxes: Sequence[tuple[int, int]]
 ) -> tuple[dict[str, Any], list[bytes]]:
     """The tiles ``boxes`` [(y_px, height_px)] of a page, over its whole width: their hashes, and them as PNG."""
-    pngs, hashes = [], []
-    waiting = sorted((y_px, height_px) for y_px, height_px in boxes)
-    while waiting:
-        top = waiting[0][0]
-        together = [box for box in waiting if box[0] + box[1] <= top + STRIP_PX] or waiting[:1]
-        waiting = waiting[len(together) :]
-        strip = document.strip(number, top, together[-1][0] + together[-1][1] - top)
-        for y_px, height_px in together:
-            tile = strip.crop((0, y_px - top, strip.width, y_px - top + height_px))
-            pngs.append(encode_png(tile))
-            hashes.append(image_sha256(tile))
-    return {"image_sha256": hashes}, pngs
+    tiles = [document.rows(number, y_px, height_px) for y_px, height_px in boxes]
+    return {"image_sha256": [image_sha256(tile) for tile in tiles]}, [encode_png(tile) for tile in tiles]
 
 
 def _end_with_parent(parent: int) -> None:

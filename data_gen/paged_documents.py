@@ -1,5 +1,6 @@
 """PDFs and pictures -> tiles: pages one below the other, drawn by a worker process that may crash or hang."""
 
+import contextlib
 import json
 import os
 import select
@@ -94,12 +95,14 @@ class DocumentWorker:
             process.kill()
             process.wait()
             for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
+                with contextlib.suppress(BrokenPipeError):  # of a request that a crash left unread
+                    if pipe is not None:
+                        pipe.close()
 
     def open(self, path: Path, sizes: DocumentSizes) -> DocumentInfo:
         """Open a document; the last one is closed. Raises ItemError: encrypted, broken, too large, hangs, crashes."""
         limits = {"width_px": sizes.tile_width_px, "max_pages": sizes.max_pages, "max_pixels": sizes.max_pixels}
+        self._end_if_dead()
         self._opened = None
         answer, _ = self._ask(path, {"open": str(path.resolve())} | limits, sizes.page_timeout_s)
         self._opened = path
@@ -115,6 +118,7 @@ class DocumentWorker:
         """
         layer: dict[str, Any] = {}
         for start in range(0, len(boxes), TILES_PER_ANSWER):
+            self._end_if_dead()
             if self._opened != path:
                 self.open(path, sizes)
             places = [[box.y_px, box.height_px] for box in boxes[start : start + TILES_PER_ANSWER]]
@@ -122,6 +126,11 @@ class DocumentWorker:
             answer, pngs = self._ask(path, request, sizes.page_timeout_s)
             layer = layer or {name: answer[name] for name in ("words", "blocks", "links")}
             yield layer, list(zip(pngs, answer["image_sha256"], strict=True))
+
+    def _end_if_dead(self) -> None:
+        """A process that ended between two requests, killed from outside, isn't the next document's fault."""
+        if self._process is not None and self._process.poll() is not None:
+            self.close()
 
     def _ask(self, path: Path, request: dict[str, Any], timeout_s: float) -> tuple[dict[str, Any], list[bytes]]:
         """The answer to a request about ``path``, and its pictures."""

@@ -1,4 +1,4 @@
-"""A PDF as a document of pages: pixels by strips, and its text layer as words, paragraphs and links.
+"""A PDF as a document of pages: pixels by rows, and its text layer as words, paragraphs and links.
 
 Runs in a worker process (document_worker.py): pdfium is native code, and a hostile file may crash or hang it.
 """
@@ -61,8 +61,12 @@ class PdfDocument:
         self._close_page()
         self._document.close()
 
-    def strip(self, number: int, y_px: int, height_px: int) -> Image.Image:
-        """Rows ``y_px`` to ``y_px + height_px`` of a page, RGB on white, annotations and form fields included."""
+    def rows(self, number: int, y_px: int, height_px: int) -> Image.Image:
+        """Rows ``y_px`` to ``y_px + height_px`` of a page, RGB on white, annotations and form fields included.
+
+        Memory is that of these rows. They are those of a drawing of the whole page, but for one grey level where long
+        slanted lines are smoothed.
+        """
         import pypdfium2
 
         page, (width, height) = self._page(number), self.sizes_px[number]

@@ -82,7 +82,7 @@ class PictureDocument:
         """No words, no links: reading a picture is the business of OCR."""
         return {"words": [], "blocks": [], "links": []}
 
-    def strip(self, number: int, y_px: int, height_px: int) -> Image.Image:
+    def rows(self, number: int, y_px: int, height_px: int) -> Image.Image:
         """Rows ``y_px`` to ``y_px + height_px`` of a page, RGB, over its whole width."""
         if self._decoded is None or self._decoded[0] != number:
             self._decoded = None  # one page at a time
