@@ -17,6 +17,12 @@ class _Word:
     text: str
     edges: list[float]  # left, top, right, bottom
 
+    def widen(self, x: float, y: float, width: float, height: float) -> None:
+        """Take in the box of a further character."""
+        if width > 0:
+            left, top, right, bottom = self.edges
+            self.edges = [min(left, x), min(top, y), max(right, x + width), max(bottom, y + height)]
+
 
 @dataclass
 class _Line:
@@ -61,6 +67,8 @@ def _lines(characters: list[Character]) -> list[_Line]:
     for text, (x, y, width, height) in _decoded(characters):
         if text == HYPHEN:
             goes_on = word is not None
+            if word is not None:
+                word.widen(x, y, width, height)
         elif text.isspace() or not text.isprintable():
             if (text == "\n" or goes_on) and line.words:
                 lines.append(line)
@@ -71,9 +79,8 @@ def _lines(characters: list[Character]) -> list[_Line]:
             line.words.append(word)
         else:
             word.text += text
-            if not goes_on and width > 0:
-                old = word.edges
-                word.edges = [min(old[0], x), min(old[1], y), max(old[2], x + width), max(old[3], y + height)]
+            if not goes_on:
+                word.widen(x, y, width, height)
     return [*lines, line] if line.words else lines
 
 
