@@ -227,6 +227,15 @@ class TileStore:
         except InputError as error:
             raise InputError(f"{self.folder}: tile {tile_id}: {error}") from error
 
+    def rows_of(self, places: Sequence[int]) -> np.ndarray[Any, Any]:
+        """The rows, in the order of shards, that hold the ids at these places."""
+        chosen = np.asarray(places, np.int64)
+        return chosen if self._rows is None else self._rows[chosen]
+
+    def shard_batches(self, number: int) -> list[pa.RecordBatch]:
+        """The mapped record batches of a shard, as they stand."""
+        return self._shard(number).batches
+
     def _find(self, tile_id: str) -> tuple[pa.RecordBatch, int]:
         """A mapped batch and the row in it that holds a tile."""
         place = self.tile_ids.position(tile_id)

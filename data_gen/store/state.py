@@ -19,7 +19,7 @@ from tilewright.data_gen.store.rows import ID_WIDTH, read_batches, tile_features
 
 STATE, INFO = "state.json", "dataset_info.json"  # the names `datasets` gives them
 _KEY, _FORMAT = "tilewright", 1
-_OURS = re.compile(r"(data|tile_ids|tile_rows|pages)(-[0-9]+)?\.(arrow|npy|jsonl)(\.tmp)?")
+_OURS = re.compile(r"\.?(data-[0-9]+\.arrow|tile_(ids|rows)(-[0-9]+)?\.npy|pages-[0-9]+\.jsonl)(\.tmp)?")
 
 
 @dataclass(frozen=True)
