@@ -12,6 +12,7 @@ from tilewright.configs.items import ItemError, process_items
 from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_path, main
 from tilewright.data_gen.records import Page, write_jsonl
 from tilewright.data_gen.sources.html_folder import HtmlFolder
+from tilewright.data_gen.sources.mirror import MirrorSource
 from tilewright.data_gen.sources.pages_folder import PagesFolder
 from tilewright.data_gen.sources.source import Entry, Source
 from tilewright.data_gen.sources.wiki_dump import WikiDump, default_dump
@@ -21,13 +22,14 @@ from tilewright.data_gen.sources.wiki_dump import WikiDump, default_dump
 class Config:
     """What make_pages does.
 
-    ``path``: the dump (XML or XML.bz2), the folder of HTML files, the ZIM archive, the folder of PDFs or pictures (or
-    one file of them); None with ``wiki_dump`` is the 106-article dump inside the gensim wheel. ``base_url``: address
-    of a folder's or archive's root (a page's own ``<link rel=canonical>`` goes before it). ``titles`` and ``max_pages``
-    keep only some pages. ``page_timeout_s`` bounds a page's conversion.
+    ``path``: the dump (XML or XML.bz2), the folder of HTML files, the mirror that fetch_pages wrote (``urls``), the ZIM
+    archive, the folder of PDFs or pictures (or one file of them); None with ``wiki_dump`` is the 106-article dump
+    inside the gensim wheel. ``base_url``: address of a folder's or archive's root (a page's own ``<link
+    rel=canonical>`` goes before it). ``titles`` and ``max_pages`` keep only some pages. ``page_timeout_s`` bounds a
+    page's conversion.
     """
 
-    source: Literal["wiki_dump", "html_folder", "zim", "pdf", "images"]
+    source: Literal["wiki_dump", "html_folder", "urls", "zim", "pdf", "images"]
     out: Path
     workers: int = execution()
     path: Path | None = input_path(default=None)
@@ -85,6 +87,10 @@ def _html_folder(config: Config) -> Source:
     return HtmlFolder(_path(config, "a folder of HTML files"), config.base_url)
 
 
+def _urls(config: Config) -> Source:
+    return MirrorSource(_path(config, "a mirror, as fetch_pages writes it from a list of URLs"))
+
+
 def _path(config: Config, wanted: str) -> Path:
     if config.path is None:
         raise InputError(f"path: wanted {wanted}")
@@ -112,6 +118,7 @@ def _images(config: Config) -> Source:
 SOURCES: dict[str, Callable[[Config], Source]] = {
     "wiki_dump": _wiki_dump,
     "html_folder": _html_folder,
+    "urls": _urls,
     "zim": _zim,
     "pdf": _pdf,
     "images": _images,

@@ -1,0 +1,49 @@
+"""robots.txt (RFC 9309): what a host lets this user agent fetch, and how fast."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
+
+from protego import Protego
+
+from tilewright.data_gen.fetch.failure import FetchError
+
+MAX_BYTES = 512 * 1024  # what comes after is not read (RFC 9309, 2.5: at least 500 KiB)
+_TOO_MANY_REQUESTS = 429
+ReadRobots = Callable[[str], Awaitable[tuple[int, bytes]]]
+
+
+class Robots:
+    """The rules of each site, read once by ``read(url) -> (status, text)``, which raises FetchError.
+
+    4xx: no rules. 5xx, 429 or no answer at all: nothing may be fetched (a server in trouble, not one without rules).
+    """
+
+    def __init__(self, user_agent: str, read: ReadRobots) -> None:
+        self._product = user_agent.partition("/")[0].split()[0]
+        self._read = read
+        self._sites: dict[str, asyncio.Task[Protego]] = {}
+
+    async def delay_s(self, url: str) -> float:
+        """The Crawl-delay (or Request-rate) for this user agent, 0 without. FetchError if ``url`` is forbidden."""
+        parts = urlsplit(url)
+        site = f"{parts.scheme}://{parts.netloc}"
+        if site not in self._sites:
+            self._sites[site] = asyncio.create_task(self._rules(site))
+        rules = await self._sites[site]
+        if not rules.can_fetch(url, self._product):
+            raise FetchError("robots_disallowed", f"{site}/robots.txt forbids it to {self._product}", final=True)
+        rate = rules.request_rate(self._product)
+        per_request_s = rate.seconds / rate.requests if rate is not None and rate.requests else 0.0
+        return max(rules.crawl_delay(self._product) or 0.0, per_request_s)
+
+    async def _rules(self, site: str) -> Protego:
+        try:
+            status, text = await self._read(f"{site}/robots.txt")
+        except FetchError as error:
+            if error.reason in ("private_address", "unknown_host"):
+                raise
+            raise FetchError("robots_unreachable", f"{site}/robots.txt: {error.detail}", final=False) from error
+        if status >= 500 or status == _TOO_MANY_REQUESTS:
+            raise FetchError("robots_unreachable", f"{site}/robots.txt answered {status}", final=False)
+        return Protego.parse(text.decode("utf-8-sig", errors="replace") if 200 <= status < 300 else "")
