@@ -55,9 +55,7 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
                 assert document is not None, "a page of no document"
                 answer, blobs = _draw(document, request["page"], request["boxes"])
                 answer |= document.layer(request["page"]) if request["layer"] else {}
-        except InputError as error:
-            answer = {"input_error": str(error)}
-        except (ItemError, MemoryError) as error:
+        except (ItemError, InputError, MemoryError) as error:
             answer = {"error": str(error) or "out of memory"}
         except Exception as error:  # noqa: BLE001  # decoders raise anything; the stage counts it under the file's name
             answer = {"error": f"{type(error).__name__}: {error}"}

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -100,7 +101,12 @@ class DocumentWorker:
                         pipe.close()
 
     def open(self, path: Path, sizes: DocumentSizes) -> DocumentInfo:
-        """Open a document; the last one is closed. Raises ItemError: encrypted, broken, too large, hangs, crashes."""
+        """Open a document; the last one is closed. Raises ItemError: encrypted, broken, too large, hangs, crashes.
+
+        Raises InputError for PDFs without the extra ``pdf``.
+        """
+        if path.suffix.lower() == ".pdf" and find_spec("pypdfium2") is None:
+            raise InputError("PDF files: wanted pypdfium2: `pip install tilewright[pdf]`")
         limits = {"width_px": sizes.tile_width_px, "max_pages": sizes.max_pages, "max_pixels": sizes.max_pixels}
         self._end_if_dead()
         self._opened = None
@@ -151,8 +157,6 @@ class DocumentWorker:
         except (EOFError, BrokenPipeError):
             self.close()
             raise ItemError(f"{path.name}: its decoder crashed") from None
-        if "input_error" in answer:
-            raise InputError(answer["input_error"])
         if "error" in answer:
             raise ItemError(f"{path.name}: {answer['error']}")
         return answer, blobs

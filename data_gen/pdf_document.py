@@ -9,7 +9,6 @@ from typing import Any
 
 from PIL import Image
 
-from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
 from tilewright.data_gen.pdf_text import Character, Rect, page_text
 
@@ -26,11 +25,9 @@ class PdfDocument:
     """
 
     def __init__(self, path: Path, width_px: int, max_pages: int) -> None:
-        try:
-            import pypdfium2  # type: ignore[import-untyped,unused-ignore]
-            import pypdfium2.raw as pdfium  # type: ignore[import-untyped,unused-ignore]
-        except ImportError as error:
-            raise InputError("PDF files: wanted pypdfium2: `pip install tilewright[pdf]`") from error
+        import pypdfium2  # type: ignore[import-untyped,unused-ignore]
+        import pypdfium2.raw as pdfium  # type: ignore[import-untyped,unused-ignore]
+
         self._c: Any = pdfium
         try:
             self._document = pypdfium2.PdfDocument(path)
