@@ -26,22 +26,28 @@ def process_items(
     out: Path,
     *,
     max_error_share: float = 0.0,
+    finished: Callable[[T, Any], None] = lambda item, value: None,
 ) -> dict[str, Any]:
     """Run ``work`` over the items that ``out``'s journal lacks; return {key: value} in the order of ``items``.
 
     ``work`` gets all unfinished items and yields (item, JSON-able value or ItemError) in any order, so it may
-    overlap them. Failed items are written to ``logs/errors.jsonl``, tried again by the next run, and absent from the
+    overlap them. ``finished(item, value)`` is called for each item once it is journalled, also for those of earlier
+    runs. Failed items are written to ``logs/errors.jsonl``, tried again by the next run, and absent from the
     result. Raises StageError if more than ``max_error_share`` of all items failed; finished ones stay journalled.
     """
     errors: dict[str, str] = {}
     with Journal(out / JOURNAL) as journal, Progress(name, len(items), log_path(out)) as progress:
         todo = [item for item in items if key(item) not in journal]
         progress.advance(len(items) - len(todo))
+        for item in items:
+            if key(item) in journal:
+                finished(item, journal[key(item)])
         for item, value in work(todo):
             if isinstance(value, ItemError):
                 errors[key(item)] = str(value)
             else:
                 journal.append(key(item), value)
+                finished(item, value)
             progress.advance(1)
         _record_errors(name, out, errors)
         if len(errors) > max_error_share * len(items):

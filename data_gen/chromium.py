@@ -12,7 +12,7 @@ from typing import Any
 
 from tilewright.configs.errors import UserError
 
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
     "--disable-gpu",
     "--disable-quic",
@@ -23,8 +23,12 @@ FLAGS = (
     "--hide-scrollbars",
     "--font-render-hinting=none",
     "--disable-lcd-text",
+    "--disable-checker-imaging",  # a picture is drawn when its tile is, not a frame later
+    "--blink-settings=imageAnimationPolicy=2",  # animated pictures show their first frame
     "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
 )
+NO_PROXY = {"server": "http://127.0.0.1:9", "bypass": "<-loopback>"}  # the discard port: whatever slips through fails
 VERSION_TIMEOUT_S = 30.0
 LAUNCH_TIMEOUT_S = 60.0
 MAX_LOG_LINES = 3
@@ -92,7 +96,11 @@ async def launch(playwright: Any, program: str | None) -> Any:
 
     async def start(sandbox: bool) -> Any:
         return await playwright.chromium.launch(
-            executable_path=program, args=list(FLAGS), chromium_sandbox=sandbox, timeout=LAUNCH_TIMEOUT_S * 1000
+            executable_path=program,
+            args=list(FLAGS),
+            chromium_sandbox=sandbox,
+            timeout=LAUNCH_TIMEOUT_S * 1000,
+            proxy=NO_PROXY,
         )
 
     sandbox = os.geteuid() != 0

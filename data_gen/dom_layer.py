@@ -42,9 +42,7 @@ class DomLayer:
         self.width_px, self.height_px = int(data["width_px"]), int(data["height_px"])
         self.has_fixed_parts = bool(data["has_fixed_parts"])
         self._data = data
-        # the <base> that html_folder puts first leads to local files; the page's own one comes after it
-        bases = data["bases"][1:] if data["bases"] and data["bases"][0].startswith("assets/") else data["bases"]
-        self._base = urljoin(url, bases[0]) if bases else url
+        self._base = _absolute(url, data["bases"][0]) or url if data["bases"] else url
 
     @cached_property
     def _block_rects(self) -> list[Rect]:

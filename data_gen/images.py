@@ -8,6 +8,7 @@ from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 
 from tilewright.configs.errors import InputError
 
+WEBP_METHOD, WEBP_EFFORT = 4, 70  # a third smaller than PNG on text pages, at several times its cost
 PNG_COMPRESS_LEVEL = 1  # of 9; level 1 is several times faster than 6 and about a tenth larger on text pages
 
 
@@ -83,6 +84,18 @@ def encode_png(image: Image.Image) -> bytes:
     """PNG bytes of an image, the same for the same pixels and Pillow version."""
     buffer = io.BytesIO()
     image.save(buffer, format="PNG", compress_level=PNG_COMPRESS_LEVEL)
+    return buffer.getvalue()
+
+
+def encode_image(image: Image.Image, image_format: str, jpeg_quality: int) -> bytes:
+    """``image`` as png, lossless webp or jpeg bytes. At equal speed PNG is the smaller on text pages, so the default."""
+    if image_format == "png":
+        return encode_png(image)
+    buffer = io.BytesIO()
+    if image_format == "webp":
+        image.save(buffer, format="WEBP", lossless=True, method=WEBP_METHOD, quality=WEBP_EFFORT, exact=True)
+    else:
+        image.save(buffer, format="JPEG", quality=jpeg_quality, subsampling=0)
     return buffer.getvalue()
 
 

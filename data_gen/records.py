@@ -20,7 +20,9 @@ class Page:
     """A web page. ``page_id`` is 16 hex of SHA-256 of the canonical URL.
 
     ``html_path``: its document (HTML, or a PDF or picture), relative to the JSONL file; "" if it isn't there.
-    ``complete`` says whether all of the laid-out page was captured in tiles; sizes are 0 until it is rendered.
+    ``complete`` says whether all of the laid-out page was captured in tiles: its height stood still, no part of it
+    shows by scrolling only, all its tiles are there; sizes are 0 until it is rendered. ``images_failed`` and
+    ``fonts_missing`` count what it asked for and didn't get.
     ``document_url``: what the document's relative references resolve against ("": ``url``). ``fetched``: when it was
     fetched or last revised, ISO 8601 UTC, "" if its source doesn't say. ``content_sha256``: of the source's own bytes.
     """
@@ -37,6 +39,8 @@ class Page:
     document_url: str = ""
     fetched: str = ""
     content_sha256: str = ""
+    images_failed: int = 0
+    fonts_missing: int = 0
 
 
 @dataclass(frozen=True)

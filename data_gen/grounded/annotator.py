@@ -35,8 +35,8 @@ class GroundedAnnotator:
         """Pairs from infobox, tables, lists and paragraphs in turn, at most the configured number.
 
         Skips: ``no_text`` (an image without words), ``no_fact`` (text, but nothing that can be asked for). Drops:
-        ``answer_not_in_tile`` (answer or its sentence), ``repeated_on_tile``, ``over_max_pairs``, ``two_answers_on_tile``
-        (rows of an infobox with one label).
+        ``answer_not_in_tile`` (answer or its sentence), ``repeated_on_tile``, ``over_max_pairs``,
+        ``two_answers_on_tile`` (rows of an infobox with one label).
         """
         if not tile.text.strip():
             return Skip("no_text")

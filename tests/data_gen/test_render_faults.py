@@ -17,10 +17,13 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.load import load
 from tilewright.configs.stage import StageError, run_stage
 from tilewright.data_gen import chromium
-from tilewright.data_gen.browser import Browser, OpenPage
+from tilewright.data_gen.browser import Browser
 from tilewright.data_gen.chromium import BrowserMissingError
+from tilewright.data_gen.open_page import OpenPage
+from tilewright.data_gen.profiles import Profile
 from tilewright.data_gen.records import Page, read_jsonl, write_jsonl
 from tilewright.data_gen.render_tiles import STAGE, Config
+from tilewright.data_gen.site import FolderSite
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.tiles import tile_boxes
 
@@ -67,7 +70,7 @@ def test_a_program_that_is_no_browser_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_pages: WritePages
 ) -> None:
     real = next(found for name in chromium.PROGRAMS if (found := shutil.which(name)))
-    write_program(tmp_path / "chromium", "exec /bin/sleep 1000")
+    write_program(tmp_path / "chromium-headless-shell", "exec /bin/sleep 1000")
     write_program(tmp_path / "chromium-browser", "echo install the snap; exit 1")
     write_program(
         tmp_path / "google-chrome", 'test "$1" = --version || { echo no library >&2; exit 1; }'
@@ -81,7 +84,10 @@ def test_a_program_that_is_no_browser_is_passed_over(
     (tmp_path / "google-chrome-stable").unlink()
     with pytest.raises(BrowserMissingError) as caught:
         run_stage(STAGE, make_config(pages, tmp_path / "other", workers=1))
-    for part in ("chromium: --version took more than 5 s", "chromium-browser: --version ended with status 1"):
+    for part in (
+        "chromium-headless-shell: --version took more than 5 s",
+        "chromium-browser: --version ended with status 1",
+    ):
         assert part in str(caught.value)
     assert re.search(r"google-chrome doesn't start:.*no library", str(caught.value)) and "isn't installed" in str(
         caught.value
@@ -150,6 +156,7 @@ def test_kill_and_resume_gives_the_same_bytes(
     run_stage(STAGE, make_config(tmp_path / "pages", tmp_path / "whole", workers=1))
     assert output_digests(tmp_path / "killed") == output_digests(tmp_path / "whole")
     assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == [
+        "failed.jsonl",
         "logs",
         "manifest.json",
         "pages.jsonl",
@@ -182,13 +189,11 @@ def test_clip_and_scroll_take_the_same_picture(tmp_path: Path, write_pages: Writ
     (page,) = read_jsonl(pages / "pages.jsonl", Page)
 
     async def both() -> list[tuple[Image.Image, Image.Image]]:
-        async with Browser(pages, (875, 1024)) as browser:
-            opened = await browser.open(pages / page.html_path, 30)
+        site = FolderSite(pages)
+        async with Browser(site, (875, 1024)) as browser, browser.open(page, Profile(), 30) as opened:
             boxes = tile_boxes(875, opened.size_px[1])
-            return [
-                (await opened.capture(box, by_scrolling=True), await opened.capture(box, by_scrolling=False))
-                for box in boxes
-            ]
+            found = [[await opened.capture(box, by_scrolling=way) for way in (True, False)] for box in boxes]
+            return [(one.image, other.image) for one, other in found]
 
     pairs = asyncio.run(both())
     assert len(pairs) > 3

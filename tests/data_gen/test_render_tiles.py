@@ -14,7 +14,8 @@ from PIL import Image
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen.images import image_sha256
 from tilewright.data_gen.records import Page, Tile, read_jsonl
-from tilewright.data_gen.render_tiles import STAGE, Config, choose_tiles, tile_shares
+from tilewright.data_gen.render_page import choose_tiles
+from tilewright.data_gen.render_tiles import STAGE, Config, tile_shares
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.tiles import tile_boxes, tile_id
 from tilewright.data_gen.urls import page_id
@@ -121,7 +122,8 @@ def test_counts_and_what_has_no_height(rendered: Rendered) -> None:
     assert {"zero_height", "no_body", "empty"} <= dropped
     assert rendered.counts["dropped_zero_height"] == len(dropped)
     assert rendered.counts["failed"] == 0
-    assert rendered.counts["pages"] == len(PAGES) + 1 - len(dropped) == rendered.counts["pages_complete"]
+    assert rendered.counts["pages"] == len(PAGES) + 1 - len(dropped) == rendered.counts["pages_complete"] + 1
+    assert rendered.counts["pages_with_clipped_parts"] == 1  # inner_scroll
     assert rendered.counts["tiles"] == rendered.counts["tiles_of_whole_corpus"] == len(rendered.store)
     assert rendered.counts["pages_whose_height_changed"] == 0
 
@@ -133,7 +135,7 @@ def test_tiles_cover_their_page_and_match_their_records(rendered: Rendered) -> N
         assert [(t.row, t.column, t.x_px, t.y_px, t.width_px, t.height_px) for t in tiles] == [
             dataclasses.astuple(box) for box in boxes
         ]
-        assert page.tile_count == len(tiles) and page.complete
+        assert page.tile_count == len(tiles) and page.complete == (title != "inner_scroll")
         for tile in tiles:
             image = rendered.store.image(tile.tile_id)
             assert image.size == (tile.width_px, tile.height_px)

@@ -1,0 +1,208 @@
+"""A page open in Chromium: its bytes served from a ``Site``, made still, read by our scripts, pictured part by part."""
+
+import asyncio
+import base64
+import dataclasses
+import json
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any, TypeVar
+
+from PIL import Image
+
+from tilewright.configs.items import ItemError
+from tilewright.data_gen.images import decode_image
+from tilewright.data_gen.profiles import Profile
+from tilewright.data_gen.records import Page
+from tilewright.data_gen.site import Site
+from tilewright.data_gen.tiles import TileBox
+
+T = TypeVar("T")
+POLL_S = 0.02
+SETTLE_LIMIT = 10  # a page whose scripts never rest is taken as it is after so many times `settle_s`
+_PREPARE = resources.files("tilewright.data_gen").joinpath("prepare.js").read_text(encoding="utf-8")
+_HTML = "text/html; charset=utf-8"
+_ANY_ORIGIN = {"access-control-allow-origin": "*"}  # fonts of another host are asked for across origins
+_SIZE = "() => JSON.stringify([document.documentElement.scrollWidth, document.documentElement.scrollHeight])"
+_LEFT_END = """() => {
+  scrollTo({left: -1e7, top: 0, behavior: "instant"});
+  return JSON.stringify(Math.round(scrollX));
+}"""
+_SCROLL = """() => {
+  scrollTo({left: %d, top: %d, behavior: "instant"});
+  return JSON.stringify([Math.round(scrollX), Math.round(scrollY)]);
+}"""
+_LOADED = """() => JSON.stringify(
+  document.fonts.status === "loaded" && [...document.images].every((image) => image.complete)
+)"""
+_FAULTS = """() => JSON.stringify({
+  images_failed: [...document.images].filter((image) => image.currentSrc && image.naturalWidth === 0).length,
+  fonts_missing: [...document.fonts].filter((face) => face.status === "error").length,
+  clipped: [...document.querySelectorAll("body *")].filter((element) => {
+    if (element.scrollHeight <= element.clientHeight + 1 || element.clientHeight < 16) return false;
+    if (/^(TEXTAREA|SELECT)$/.test(element.tagName)) return false;
+    return /auto|scroll/.test(getComputedStyle(element).overflowY);
+  }).length,
+})"""
+
+
+class BrowserCrashError(RuntimeError):
+    """A page's process, or the whole browser, died under our hands."""
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What a page couldn't show: pictures that failed, fonts that are missing, parts that only scrolling shows."""
+
+    images_failed: int
+    fonts_missing: int
+    clipped: int
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A part of a page as RGB pixels; ``png`` holds Chromium's own encoding where it is of exactly this part."""
+
+    image: Image.Image
+    png: bytes | None
+
+
+@dataclass
+class OpenPage:
+    """A page of ``site``. ``refused`` counts its requests for what the site has not."""
+
+    page: Any
+    site: Site
+    record: Page
+    viewport_px: tuple[int, int]
+    session: Any = None
+    size_px: tuple[int, int] = (0, 0)
+    left_px: int = 0  # where a page begins: below 0 if it is written from right to left and wider than the window
+    refused: int = 0
+    navigated: bool = False
+    crashed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def load(self, profile: Profile, timeout_s: float) -> None:
+        """Lay the page out and make it ready. Raises playwright's Error, ItemError for a document that isn't there."""
+        try:
+            document = self.site.document(self.record)
+        except ValueError as error:
+            raise ItemError(str(error)) from error
+        page = self.page
+        page.on("websocket", lambda _: self._count_refused())
+        page.on("popup", lambda popup: asyncio.ensure_future(popup.close()))
+        await page.route("**/*", lambda route: self._answer(route, document))
+        self.session = await page.context.new_cdp_session(page)
+        await page.goto(self.record.document_url or self.record.url, wait_until="load", timeout=timeout_s * 1000)
+        settings = dataclasses.asdict(profile) | {"expand": bool(profile.content)}
+        await self.read(_PREPARE, json.dumps(settings))
+        while not await self.read(_LOADED):
+            await asyncio.sleep(POLL_S)
+        if profile.javascript:
+            await self._settle(profile.settle_s)
+        width, height = await self.read(_SIZE)
+        self.size_px = (width, height)
+        self.left_px = await self.read(_LEFT_END)
+
+    async def _settle(self, settle_s: float) -> None:
+        """Wait until the layout has kept its size for ``settle_s``, at most SETTLE_LIMIT times that."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + SETTLE_LIMIT * settle_s
+        size, since = await self.read(_SIZE), loop.time()
+        while loop.time() - since < settle_s and loop.time() < end:
+            await asyncio.sleep(POLL_S)
+            now = await self.read(_SIZE)
+            if now != size:
+                size, since = now, loop.time()
+
+    async def read(self, script: str, argument: str = "") -> Any:
+        """Run our own function in the page; it returns JSON, which crosses over as one string: that is fast."""
+        expression = f"({script})({argument})"
+        reply = await self.session.send("Runtime.evaluate", {"expression": expression, "returnByValue": True})
+        if "exceptionDetails" in reply:
+            raise RuntimeError(f"our script failed in the page: {reply['exceptionDetails']}")
+        return json.loads(reply["result"]["value"])
+
+    async def guarded(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of ``work`` on this page. Raises BrowserCrashError if it dies meanwhile: it answers nothing."""
+        working, crash = asyncio.ensure_future(work), asyncio.ensure_future(self.crashed.wait())
+        try:
+            await asyncio.wait({working, crash}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            raise BrowserCrashError("the page crashed")
+        finally:
+            for task in (working, crash):
+                task.cancel()
+            await asyncio.gather(working, crash, return_exceptions=True)
+
+    async def is_unchanged(self) -> bool:
+        """Whether the layout still has the size it had when the page was opened."""
+        return tuple(await self.read(_SIZE)) == self.size_px
+
+    async def faults(self) -> Faults:
+        """What the page couldn't show."""
+        return Faults(**await self.read(_FAULTS))
+
+    async def capture(self, box: TileBox, *, by_scrolling: bool) -> Picture:
+        """RGB picture of the page's part ``box``, of exactly its size.
+
+        Scrolling there is several times faster, but shows what is fixed to the window wherever it goes. Raises
+        RuntimeError if the picture has another size than asked for.
+        """
+        picture = await self._capture_by_scrolling(box) if by_scrolling else None
+        return picture or await self._capture_by_clip(box)
+
+    async def _capture_by_scrolling(self, box: TileBox) -> Picture | None:
+        """The part put together from window-sized views; None if the page can't be scrolled to show all of it."""
+        width, height = self.viewport_px
+        picture = Image.new("RGB", (box.width_px, box.height_px))
+        for y in range(box.y_px, box.y_px + box.height_px, height):
+            for x in range(box.x_px, box.x_px + box.width_px, width):
+                left, top = await self.read(_SCROLL % (x + self.left_px, y))
+                left -= self.left_px
+                right = min(x + width, box.x_px + box.width_px)
+                bottom = min(y + height, box.y_px + box.height_px)
+                if not (left <= x and right <= left + width and top <= y and bottom <= top + height):
+                    return None
+                png = await self._screenshot({})
+                view = await asyncio.to_thread(decode_image, png)
+                if view.size != self.viewport_px:
+                    raise RuntimeError(f"asked Chromium for {self.viewport_px} px, got {view.size}")
+                if (left, top) == (box.x_px, box.y_px) and view.size == (box.width_px, box.height_px):
+                    return Picture(view, png)
+                picture.paste(view.crop((x - left, y - top, right - left, bottom - top)), (x - box.x_px, y - box.y_px))
+        return Picture(picture, None)
+
+    async def _capture_by_clip(self, box: TileBox) -> Picture:
+        clip = {"x": box.x_px + self.left_px, "y": box.y_px, "width": box.width_px, "height": box.height_px, "scale": 1}
+        await self.read(_SCROLL % (0, 0))
+        png = await self._screenshot({"clip": clip, "captureBeyondViewport": True})
+        image = await asyncio.to_thread(decode_image, png)
+        if image.size != (box.width_px, box.height_px):
+            raise RuntimeError(f"asked Chromium for {box.width_px} x {box.height_px} px, got {image.size}")
+        return Picture(image, png)
+
+    async def _screenshot(self, options: dict[str, Any]) -> bytes:
+        options = {"format": "png", "optimizeForSpeed": True} | options
+        reply = await self.session.send("Page.captureScreenshot", options)
+        return base64.b64decode(reply["data"])
+
+    async def _answer(self, route: Any, document: bytes) -> None:
+        """Serve the document once and the page's own files; refuse all else, also its wish to lead elsewhere."""
+        request = route.request
+        moving = request.is_navigation_request()
+        if moving and request.frame == self.page.main_frame and not self.navigated:
+            self.navigated = True
+            await route.fulfill(body=document, content_type=_HTML)
+            return
+        found = None if moving else await asyncio.to_thread(self.site.resource, self.record, request.url)
+        if found is not None:
+            await route.fulfill(body=found.data, headers=_ANY_ORIGIN | {"content-type": found.media_type})
+            return
+        self._count_refused()
+        await route.abort("aborted" if moving else "blockedbyclient")
+
+    def _count_refused(self) -> None:
+        self.refused += 1

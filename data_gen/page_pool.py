@@ -1,0 +1,145 @@
+"""Several pages rendered at a time in one Chromium; PDFs and pictures in worker processes of their own."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from tilewright.configs.items import ItemError
+from tilewright.data_gen.browser import Browser
+from tilewright.data_gen.open_page import BrowserCrashError
+from tilewright.data_gen.paged_documents import DocumentSizes, DocumentWorker, render_document
+from tilewright.data_gen.records import Page
+from tilewright.data_gen.render_page import Facts, PageSettings, choose_tiles, facts_of, render_page
+from tilewright.data_gen.site import Site
+from tilewright.data_gen.tile_store import write_tiles
+
+ATTEMPTS = 2
+HTML_SUFFIXES = ("", ".html")
+Result = tuple[Page, Facts | ItemError]
+
+
+class PagePool:
+    """Renders pages of ``site`` (documents of ``folder``) to ``work/{page_id}.arrow``, ``workers`` at a time."""
+
+    def __init__(
+        self, site: Site, folder: Path, work: Path, settings: PageSettings, workers: int, pages_per_browser: int
+    ) -> None:
+        self._site, self._folder, self._work, self._settings = site, folder, work, settings
+        self._workers, self._pages_per_browser = workers, pages_per_browser
+        self._reasons: dict[str, str] = {}
+
+    def failed(self, pages: Sequence[Page]) -> list[tuple[Page, str]]:
+        """Those of ``pages`` that failed, and why."""
+        return [(page, self._reasons[page.page_id]) for page in pages if page.page_id in self._reasons]
+
+    def run(self, todo: Sequence[Page], shares: Mapping[str, int | None]) -> Iterator[Result]:
+        """(page, its facts or why it failed) as pages are finished."""
+        if not todo:
+            return
+        with asyncio.Runner() as runner:
+            loop = runner.get_loop()
+            results: asyncio.Queue[Result] = asyncio.Queue()
+            task = loop.create_task(self._render_all(todo, shares, results))
+            try:
+                for _ in todo:
+                    page, result = loop.run_until_complete(_next(results, task))
+                    if isinstance(result, ItemError):
+                        self._reasons[page.page_id] = str(result)
+                    yield page, result
+                loop.run_until_complete(task)
+            finally:
+                task.cancel()
+                loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+
+    async def _render_all(
+        self, todo: Sequence[Page], shares: Mapping[str, int | None], results: asyncio.Queue[Result]
+    ) -> None:
+        waiting = iter(todo)
+        viewport_px = (self._settings.viewport_width_px, self._settings.tile_height_px)
+        async with AsyncExitStack() as stack:
+            browser: Browser | None = None
+            if any(is_html(page) for page in todo):
+                browser = await stack.enter_async_context(Browser(self._site, viewport_px, self._pages_per_browser))
+
+            async def work() -> None:
+                with DocumentWorker() as documents:
+                    for page in waiting:
+                        share = shares[page.page_id]
+                        if is_html(page):
+                            assert browser is not None
+                            await results.put((page, await self._attempt(browser, page, share)))
+                        else:
+                            await results.put((page, await asyncio.to_thread(self._draw, documents, page, share)))
+
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self._workers, len(todo))):
+                    group.create_task(work())
+
+    async def _attempt(self, browser: Browser, page: Page, share: int | None) -> Facts | ItemError:
+        """Render a page; after a crash of page or browser once more."""
+        from playwright.async_api import Error
+
+        path = self._path(page)
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return await render_page(browser, page, share, self._settings, path)
+            except ItemError as error:
+                return error
+            except TimeoutError:
+                return ItemError(f"{page.url}: took more than page_timeout_s = {self._settings.page_timeout_s} s")
+            except (Error, BrowserCrashError, RuntimeError) as error:
+                reason = f"{page.url}: {str(error).splitlines()[0]} ({attempt} attempts)"
+        return ItemError(reason)
+
+    def _draw(self, documents: DocumentWorker, page: Page, share: int | None) -> Facts | ItemError:
+        """Render a PDF or a picture."""
+        settings = self._settings
+
+        def choose(boxes: Sequence[Any]) -> Sequence[Any]:
+            return choose_tiles(boxes, page.page_id, share, settings.seed)
+
+        sizes = DocumentSizes(
+            settings.tile_width_px,
+            settings.tile_height_px,
+            settings.min_tile_px,
+            max_height_px=settings.max_page_height_px,
+            page_timeout_s=settings.page_timeout_s,
+        )
+        try:
+            drawn = render_document(self._folder / page.html_path, page, sizes, choose=choose, worker=documents)
+            tiles = sorted(drawn.tiles, key=lambda tile: tile.tile_id)
+            write_tiles(self._path(page), tiles)
+        except ItemError as error:
+            return error
+        facts = facts_of(drawn.width_px, drawn.height_px, len(drawn.boxes), len(tiles))
+        return facts | {"requests_refused": 0, "chromium": ""}
+
+    def _path(self, page: Page) -> Path:
+        return self._work / f"{page.page_id}.arrow"
+
+
+def is_html(page: Page) -> bool:
+    """Whether a page is laid out by the browser (else it is a PDF or a picture)."""
+    return Path(page.html_path).suffix in HTML_SUFFIXES
+
+
+async def _next(results: asyncio.Queue[Result], task: asyncio.Task[None]) -> Result:
+    """The next result; an error of the task is raised instead of waited for."""
+    getting = asyncio.ensure_future(results.get())
+    await asyncio.wait([getting, task], return_when=asyncio.FIRST_COMPLETED)
+    if not getting.done():
+        if task.exception() is None:
+            return await getting
+        getting.cancel()
+        raise _first(task.exception())
+    return getting.result()
+
+
+def _first(error: BaseException | None) -> BaseException:
+    """The error itself, out of the group that a task group makes of it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert error is not None
+    return error

@@ -1,0 +1,80 @@
+// Makes a laid-out page ready to be pictured: chrome removed, collapsed parts opened, everything still.
+// Evaluated by data_gen/browser.py with a profile (data_gen/profiles.py); runs although the page's own scripts are off.
+(profile) => {
+  const set = (element, styles) => {
+    if (!element.style) return;
+    for (const [name, value] of Object.entries(styles)) element.style.setProperty(name, value, "important");
+  };
+  const hide = (element) => set(element, { display: "none" });
+  const still = new CSSStyleSheet(); // a constructed sheet: a page's content security policy doesn't forbid it
+  still.replaceSync(`*, *::before, *::after {
+    animation-duration: 0s !important; animation-delay: 0s !important; animation-iteration-count: 1 !important;
+    animation-play-state: running !important; transition: none !important; scroll-behavior: auto !important;
+    caret-color: transparent !important; content-visibility: visible !important; background-attachment: scroll !important;
+  }`);
+  document.adoptedStyleSheets = [...document.adoptedStyleSheets, still];
+  for (const marquee of document.querySelectorAll("marquee")) marquee.stop();
+
+  const base = document.baseURI;
+  for (const image of document.images) {
+    image.loading = "eager";
+    const { src, original, srcset } = image.dataset;
+    const waiting = src || original;
+    if (waiting && (!image.getAttribute("src") || image.getAttribute("src").startsWith("data:"))) image.src = new URL(waiting, base).href;
+    if (srcset && !image.getAttribute("srcset")) image.setAttribute("srcset", srcset);
+  }
+
+  const body = document.body;
+  if (!body) return JSON.stringify({ content: "" });
+  for (const details of document.querySelectorAll("details")) details.open = true;
+  for (const selector of profile.reveal) {
+    for (const element of document.querySelectorAll(selector)) {
+      element.hidden = false;
+      if (getComputedStyle(element).display === "none") set(element, { display: element.tagName === "TR" ? "table-row" : "block" });
+      if (getComputedStyle(element).visibility !== "visible") set(element, { visibility: "visible" });
+    }
+  }
+
+  // --- content: the first selector that shows anything; what stands beside it goes
+  const shows = (element) => element.offsetHeight > 0 && element.textContent.trim() + element.querySelectorAll("img, svg, canvas").length !== "0";
+  let found = null, used = "";
+  for (const selector of profile.content) {
+    found = [...document.querySelectorAll(selector)].find(shows) || null;
+    if (found) { used = selector; break; }
+  }
+  const PLAIN = {
+    margin: "0", padding: "0", border: "0", width: "auto", "max-width": "none", "min-width": "0", height: "auto", "min-height": "0",
+    "max-height": "none", float: "none", position: "static", display: "block", transform: "none", overflow: "visible", inset: "auto",
+  };
+  for (let element = found; element && element !== body && element.parentElement; element = element.parentElement) {
+    const parent = element.parentElement;
+    for (const child of [...parent.childNodes]) {
+      if (child === element) continue;
+      if (child.nodeType === Node.TEXT_NODE) child.data = "";
+      else if (child.nodeType === Node.ELEMENT_NODE) hide(child);
+    }
+    if (parent !== body) set(parent, PLAIN);
+  }
+  for (const selector of profile.remove) {
+    for (const element of document.querySelectorAll(selector)) if (!element.contains(found) && element !== body) hide(element);
+  }
+  if (profile.margin_px !== null) {
+    const content = found || body;
+    if (content !== body) set(body, { ...PLAIN, background: "#fff" });
+    set(document.documentElement, { margin: "0", padding: "0", height: "auto", "min-height": "0", overflow: "visible" });
+    const { padding, display, ...rest } = PLAIN;
+    set(content, { ...rest, padding: `${profile.margin_px}px`, "box-sizing": "border-box" });
+  }
+
+  // --- what scrolls inside the page is laid out in full, what is fixed to the window is fixed to the page
+  for (const element of document.querySelectorAll("body, body *")) {
+    const style = getComputedStyle(element);
+    if (style.position === "fixed") set(element, { position: "absolute" });
+    else if (style.position === "sticky") set(element, { position: "relative", inset: "auto" });
+    const scrolls = style.overflowY === "auto" || style.overflowY === "scroll";
+    if (profile.expand && scrolls && element !== body && element.clientHeight >= 100 && element.scrollHeight > element.clientHeight + 1) {
+      set(element, { height: "auto", "max-height": "none", "overflow-y": "visible" });
+    }
+  }
+  return JSON.stringify({ content: used });
+}

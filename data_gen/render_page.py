@@ -1,0 +1,117 @@
+"""One page -> its tiles: laid out by Chromium, measured, pictured tile by tile, cut into words, blocks and links."""
+
+import asyncio
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tilewright.configs.items import ItemError
+from tilewright.data_gen.browser import Browser
+from tilewright.data_gen.dom_layer import SCRIPT, DomLayer
+from tilewright.data_gen.images import decode_image, encode_image, image_sha256
+from tilewright.data_gen.open_page import Faults, OpenPage, Picture
+from tilewright.data_gen.profiles import Profile
+from tilewright.data_gen.records import Page, Tile
+from tilewright.data_gen.tile_store import write_tiles
+from tilewright.data_gen.tiles import TileBox, tile_boxes, tile_id
+
+NO_FAULTS = Faults(images_failed=0, fonts_missing=0, clipped=0)
+ImageFormat = Literal["png", "webp", "jpeg"]
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class PageSettings:
+    """How a page is laid out and cut; see render_tiles.Config."""
+
+    profile: Profile
+    viewport_width_px: int
+    tile_width_px: int
+    tile_height_px: int
+    min_tile_px: int
+    max_page_height_px: int
+    image_format: ImageFormat
+    jpeg_quality: int
+    page_timeout_s: float
+    seed: int
+
+
+def choose_tiles(boxes: Sequence[TileBox], page_id: str, share: int | None, seed: int) -> list[TileBox]:
+    """``share`` of a page's tiles in their order: the first one, others by digest of page id, place and seed."""
+    if share is None or share >= len(boxes):
+        return list(boxes)
+    drawn = sorted(boxes[1:], key=lambda box: digest(seed, tile_id(page_id, box.row, box.column)))
+    kept = {boxes[0], *drawn[: share - 1]} if share else set()
+    return [box for box in boxes if box in kept]
+
+
+def digest(seed: int, key: str) -> str:
+    """A stable number for ``key``, as 64 hex characters."""
+    return hashlib.sha256(f"{seed}:{key}".encode()).hexdigest()
+
+
+async def render_page(browser: Browser, page: Page, share: int | None, settings: PageSettings, path: Path) -> Facts:
+    """Write the page's tiles (``share`` of them, None for all) to ``path``; return what the journal keeps of it.
+
+    Raises ItemError for a page that is too high, TimeoutError, playwright's Error and RuntimeError from the browser.
+    """
+    async with (
+        asyncio.timeout(settings.page_timeout_s),
+        browser.open(page, settings.profile, settings.page_timeout_s) as opened,
+    ):
+        return await opened.guarded(_render(opened, page, share, settings, path)) | {"chromium": browser.version}
+
+
+async def _render(opened: OpenPage, page: Page, share: int | None, settings: PageSettings, path: Path) -> Facts:
+    layer = DomLayer(await opened.read(SCRIPT), page.url)
+    if layer.height_px > settings.max_page_height_px:
+        limit = settings.max_page_height_px
+        raise ItemError(f"{page.url}: {layer.height_px} px high, max_page_height_px is {limit}")
+    sizes = (settings.tile_width_px, settings.tile_height_px, settings.min_tile_px)
+    boxes = tile_boxes(layer.width_px, layer.height_px, *sizes) if layer.height_px else []
+    tiles = []
+    for box in choose_tiles(boxes, page.page_id, share, settings.seed):
+        picture = await opened.capture(box, by_scrolling=not layer.has_fixed_parts)
+        tiles.append(asyncio.create_task(asyncio.to_thread(_tile, page, box, picture, layer, settings)))
+    stable, faults = await opened.is_unchanged(), await opened.faults()
+    finished = await asyncio.gather(*tiles)
+    await asyncio.to_thread(write_tiles, path, sorted(finished, key=lambda tile: tile.tile_id))
+    return facts_of(layer.width_px, layer.height_px, len(boxes), len(finished), stable, faults) | {
+        "requests_refused": opened.refused
+    }
+
+
+def facts_of(
+    width_px: int, height_px: int, all_tiles: int, tiles: int, stable: bool = True, faults: Faults = NO_FAULTS
+) -> Facts:
+    """What is kept of a rendered page. ``complete``: all of it was captured, and nothing moved meanwhile."""
+    return {
+        "width_px": width_px,
+        "height_px": height_px,
+        "complete": stable and faults.clipped == 0 and 0 < tiles == all_tiles,
+        "stable": stable,
+        "tiles": tiles,
+        "tiles_of_page": all_tiles,
+        **dataclasses.asdict(faults),
+    }
+
+
+def _tile(page: Page, box: TileBox, picture: Picture, layer: DomLayer, settings: PageSettings) -> Tile:
+    """A tile with picture and content. Chromium's own PNG is kept where there is one: encoding is half of the work."""
+    content = layer.cut(box)
+    kept = picture.png if settings.image_format == "png" else None
+    encoded = kept or encode_image(picture.image, settings.image_format, settings.jpeg_quality)
+    lossy = settings.image_format == "jpeg"
+    return Tile(
+        tile_id=tile_id(page.page_id, box.row, box.column),
+        page_id=page.page_id,
+        url=page.url,
+        title=page.title,
+        **dataclasses.asdict(box),
+        image=encoded,
+        image_sha256=image_sha256(decode_image(encoded) if lossy else picture.image),
+        **{name: getattr(content, name) for name in ("text", "evidence_px", "words", "blocks", "links")},
+    )
