@@ -64,12 +64,18 @@ def write_store(
     leaves the pictures out: such a tile has its hash and size only. Raises InputError for an id of another form, out
     of order or given twice.
     """
+    batches = batches_of(tiles)
+    return write_store_of(folder, batches if keep_images else map(without_images, batches), shard_bytes)
+
+
+def write_store_of(folder: Path, batches: Iterable[pa.RecordBatch], shard_bytes: int = SHARD_BYTES) -> int:
+    """``write_store`` of rows; how they are cut into ``batches`` doesn't matter."""
     temporary = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     writer = ShardWriter(temporary, 0, shard_bytes)
-    for batch in check_batches(batches_of(tiles), Ascending()):
-        writer.write(batch if keep_images else without_images(batch))
+    for batch in check_batches(batches, Ascending()):
+        writer.write(batch)
     writer.close_or_write_empty()
     publish_state(temporary, write_state(temporary, writer.shards, writer.number))
     shutil.rmtree(folder, ignore_errors=True)
@@ -97,8 +103,8 @@ class TileIds(Sequence[str]):
     def __getitem__(self, index: slice) -> list[str]: ...
     def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
-            return [item.decode() for item in self._array[index].tolist()]
-        return bytes(self._array[index]).decode()
+            return [item.decode("ascii", "replace") for item in self._array[index].tolist()]
+        return bytes(self._array[index]).decode("ascii", "replace")
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), _RANKS_AT_ONCE):

@@ -64,10 +64,18 @@ def to_batches(tiles: Iterable[Tile]) -> Iterator[pa.RecordBatch]:
         rows.append(_to_row(tile))
         size += len(tile.image)
         if size >= _PIECE_BYTES or len(rows) >= _PIECE_ROWS:
-            yield pa.RecordBatch.from_pylist(rows, schema=tile_schema())
+            yield _batch(rows)
             rows, size = [], 0
     if rows:
-        yield pa.RecordBatch.from_pylist(rows, schema=tile_schema())
+        yield _batch(rows)
+
+
+def _batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    try:
+        return pa.RecordBatch.from_pylist(rows, schema=tile_schema())
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
+        places = f"{rows[0]['tile_id']} to {rows[-1]['tile_id']}"
+        raise InputError(f"tiles {places}: values that a tile store can't hold ({error})") from error
 
 
 def _to_row(tile: Tile) -> dict[str, Any]:

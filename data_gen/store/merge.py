@@ -1,0 +1,72 @@
+"""Merge stores of disjoint pages into one: what ``shard=0/n ... n-1/n`` made equals what one run would have made."""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from tilewright.configs.errors import InputError
+from tilewright.data_gen.records import Page, iterate_jsonl, write_jsonl
+from tilewright.data_gen.store.edit import PAGES
+from tilewright.data_gen.store.exchange import new_folder
+from tilewright.data_gen.store.shards import SHARD_BYTES
+from tilewright.data_gen.tile_store import TileStore, write_store_of
+
+
+def merge(folders: Sequence[Path], out: Path, *, shard_bytes: int = SHARD_BYTES) -> int:
+    """Write ``out/store`` and, if the folders have them, ``out/pages.jsonl``, in order of page_id; return the tiles.
+
+    One folder is allowed: its edited store is written anew, in order. Nothing of a folder stays in memory. Raises
+    InputError for a page that two folders have, for folders of which only some have a pages.jsonl, and if ``out``
+    exists.
+    """
+    if not folders:
+        raise InputError("nothing to merge: wanted at least one tile store")
+    stores = [TileStore.open(folder) for folder in folders]
+    records = [store.folder.parent / PAGES for store in stores if store.folder.name == "store"]
+    present = [path for path in records if path.is_file()]
+    if present and len(present) != len(stores):
+        raise InputError(
+            f"{len(present)} of {len(stores)} folders have a {PAGES}: wanted all or none (one: {present[0]})"
+        )
+    with new_folder(out) as partial:
+        tiles = write_store_of(partial / "store", _merged_rows(stores), shard_bytes)
+        if present:
+            write_jsonl(partial / PAGES, _merged_pages(present))
+    return tiles
+
+
+def _merged_rows(stores: Sequence[TileStore]) -> Iterator[pa.RecordBatch]:
+    streams = [_numbered(store, number) for number, store in enumerate(stores)]
+    last_page, last_number = "", -1
+    for page_id, number, rows in heapq.merge(*streams, key=lambda item: item[0]):
+        if page_id == last_page and number != last_number:
+            one, other = stores[last_number].folder, stores[number].folder
+            raise InputError(f"page {page_id} is in {one} and in {other}: wanted each page once")
+        last_page, last_number = page_id, number
+        yield rows
+
+
+def _numbered(store: TileStore, number: int) -> Iterator[tuple[str, int, pa.RecordBatch]]:
+    return ((page_id, number, rows) for page_id, rows in store.page_slices())
+
+
+def _merged_pages(paths: Sequence[Path]) -> Iterator[Page]:
+    last = ""
+    for page in heapq.merge(*map(_sorted_pages, paths), key=lambda page: page.page_id):
+        if page.page_id == last:
+            raise InputError(
+                f"{PAGES}: page {last} stands twice in {', '.join(map(str, paths))}: wanted each page once"
+            )
+        last = page.page_id
+        yield page
+
+
+def _sorted_pages(path: Path) -> Iterator[Page]:
+    """The records of a file in order of page_id; one that isn't sorted is held in memory."""
+    last, is_sorted = "", True
+    for page in iterate_jsonl(path, Page):
+        is_sorted, last = is_sorted and page.page_id >= last, page.page_id
+    pages = iterate_jsonl(path, Page)
+    return pages if is_sorted else iter(sorted(pages, key=lambda page: page.page_id))
