@@ -10,12 +10,14 @@ from datetime import UTC, datetime
 from email.message import Message
 from email.utils import parsedate_to_datetime
 from http.cookiejar import DefaultCookiePolicy
+from math import inf
 from typing import IO, Any
 from urllib.parse import urlsplit
 
 import httpx2
 
 from tilewright.data_gen.fetch.body import ACCEPT_ENCODING, read_body
+from tilewright.data_gen.fetch.budget import Budget
 from tilewright.data_gen.fetch.failure import FetchError
 from tilewright.data_gen.fetch.guard import PrivateAddressError, UnknownHostError, transport
 from tilewright.data_gen.fetch.politeness import Gates
@@ -93,25 +95,25 @@ class Client:
         """Close the connections."""
         await self._http.aclose()
 
-    async def get(self, url: str, ask: Ask, spend: Callable[[float], None] = lambda seconds: None) -> Answer:
+    async def get(self, url: str, ask: Ask, budget: Budget) -> Answer:
         """The answer to ``url`` (as ``web_address`` spells it): 200 with its body, or another status, but no redirect
-        and no server's trouble. ``spend`` is told the seconds of each request. Raises FetchError.
+        and no server's trouble. ``budget`` pays for the requests. Raises FetchError.
         """
-        return await self._follow(url, ask, self._limits.redirects, spend, self._respect_robots)
+        return await self._follow(url, ask, self._limits.redirects, budget, self._respect_robots)
 
     async def _follow(
         self,
         url: str,
         ask: Ask,
         redirects: int,
-        spend: Callable[[float], None],
+        budget: Budget,
         before: Callable[[str], Any] | None,
     ) -> Answer:
         passed: list[str] = []
         while True:
             if before is not None:
                 await before(url)
-            answer = await self._with_retries(url, ask, spend)
+            answer = await self._with_retries(url, ask, budget)
             location = answer.headers.get("location", "")
             if answer.status not in _REDIRECTS or not location:
                 return Answer(url, answer.status, answer.headers, answer.body, tuple(passed))
@@ -131,17 +133,17 @@ class Client:
 
     async def _read_robots(self, url: str) -> tuple[int, bytes]:
         ask = Ask(MAX_BYTES, "text/plain,*/*;q=0.5", cut=True)
-        answer = await self._follow(url, ask, _ROBOTS_REDIRECTS, lambda seconds: None, None)
+        answer = await self._follow(url, ask, _ROBOTS_REDIRECTS, Budget(inf), None)
         return answer.status, answer.body
 
-    async def _with_retries(self, url: str, ask: Ask, spend: Callable[[float], None]) -> Answer:
+    async def _with_retries(self, url: str, ask: Ask, budget: Budget) -> Answer:
         for attempt in range(self._politeness.retries + 1):
             try:
-                return await self._once(url, ask, spend)
+                return await self._once(url, ask, budget)
             except FetchError as error:
                 asked_s = error.retry_after_s or 0.0
                 is_last = attempt == self._politeness.retries
-                if error.final or is_last or asked_s > self._politeness.max_retry_after_s:
+                if error.final or is_last or budget.is_spent or asked_s > self._politeness.max_retry_after_s:
                     raise
                 backoff_s = min(self._politeness.backoff_s * 2**attempt, self._politeness.max_backoff_s)
                 wait_s = max(asked_s, backoff_s * random.uniform(0.5, 1.5))
@@ -151,8 +153,9 @@ class Client:
                     await asyncio.sleep(wait_s)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _once(self, url: str, ask: Ask, spend: Callable[[float], None]) -> Answer:
+    async def _once(self, url: str, ask: Ask, budget: Budget) -> Answer:
         async with self._gates.of(_host(url)).turn():
+            budget.check()
             started, outcome = time.monotonic(), "cancelled"
             try:
                 async with asyncio.timeout(self._limits.request_timeout_s):
@@ -168,7 +171,7 @@ class Client:
                 raise failure from error
             finally:
                 seconds = time.monotonic() - started
-                spend(seconds)
+                budget.spend(seconds)
                 self._note(url, outcome, seconds)
 
     async def _request(self, url: str, ask: Ask) -> Answer:

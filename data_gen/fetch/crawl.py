@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from tilewright.configs.journal import Journal
+from tilewright.data_gen.fetch.budget import PAGE_TIMEOUT, Budget
 from tilewright.data_gen.fetch.client import Answer, Ask, Client
 from tilewright.data_gen.fetch.failure import FetchError
 from tilewright.data_gen.fetch.mirror import Mirror, MirrorRecord, Objects
@@ -26,13 +27,10 @@ _ACCEPT_PAGE = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.1"
 
 @dataclass
 class _Page:
-    """The work on one page: time its requests took, and what of it couldn't be had {URL: (reason, detail)}."""
+    """The work on one page: what its requests may take, and what of it couldn't be had {URL: (reason, detail)}."""
 
-    spent_s: float = 0.0
+    budget: Budget
     missing: dict[str, tuple[str, str]] = field(default_factory=dict)
-
-    def spend(self, seconds: float) -> None:
-        self.spent_s += seconds
 
 
 class Crawler:
@@ -60,7 +58,7 @@ class Crawler:
         """Fetch a page and what it shows; {URL: (reason, detail)} of what couldn't be had. FetchError for the page."""
         if target.problem:
             raise FetchError(target.problem, "wanted http://... or https://..., without a password", final=True)
-        work = _Page()
+        work = _Page(Budget(self._limits.page_timeout_s))
         record = await self._fetch(target.url, _PAGE, work)
         await self._resources(target, record.resources, work)
         return {"missing": {url: work.missing[url] for url in sorted(work.missing)}}
@@ -82,8 +80,6 @@ class Crawler:
 
     async def _resource(self, url: str, work: _Page) -> MirrorRecord | None:
         try:
-            if work.spent_s > self._limits.page_timeout_s and url not in self._journal:
-                raise FetchError("page_timeout", "the page's requests took longer than page_timeout_s", final=False)
             return await self._fetch(url, _RESOURCE, work)
         except FetchError as error:
             work.missing[url] = (error.reason, error.detail)
@@ -96,18 +92,24 @@ class Crawler:
             if "reason" in value:
                 raise FetchError(value["reason"], value["detail"], final=True)
             return from_json(MirrorRecord, value, "journal")
-        if url not in self._running:
-            self._running[url] = asyncio.create_task(self._ask(url, kind, work))
-        return await self._running[url]
+        while True:
+            if url not in self._running:
+                self._running[url] = asyncio.create_task(self._ask(url, kind, work.budget))
+            try:
+                return await self._running[url]
+            except FetchError as error:
+                if error.reason != PAGE_TIMEOUT or work.budget.is_spent:
+                    raise  # else it was another page that had no time left for it
 
-    async def _ask(self, url: str, kind: str, work: _Page) -> MirrorRecord:
+    async def _ask(self, url: str, kind: str, budget: Budget) -> MirrorRecord:
         try:
             old = self._intact(url, kind)
-            answer = await self._client.get(url, self._ask_for(kind, old), work.spend)
+            answer = await self._client.get(url, self._ask_for(kind, old), budget)
             record = await self._record(url, kind, answer, old)
         except FetchError as error:
             if error.final:
                 self._journal.append(url, {"reason": error.reason, "detail": error.detail})
+            if error.final or error.reason == PAGE_TIMEOUT:
                 del self._running[url]
             raise  # others of this run that need it hear the same; the next run asks again
         self._journal.append(url, to_json(record))

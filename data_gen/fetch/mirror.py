@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,7 @@ class Failure:
 
 
 class Objects:
-    """Bytes by their SHA-256 below ``folder``, each once."""
+    """Bytes by their SHA-256 below ``folder``, each once; safe to use in threads."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -62,7 +63,7 @@ class Objects:
         path = self.path(digest)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = path.with_name(f".{digest}.{os.getpid()}")
+            temporary = path.with_name(f".{digest}.{os.getpid()}.{threading.get_ident()}")
             temporary.write_bytes(data)
             temporary.replace(path)
         return digest
