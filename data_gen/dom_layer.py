@@ -112,8 +112,8 @@ class DomLayer:
         links = []
         for href, anchor, rects in self._data["links"]:
             shown = [_clip(rect, tile) for rect in rects if _centre_in(rect, tile)]
-            address = _absolute(self._base, href)
-            if shown and address:
+            address = _absolute(self._base, href) if shown else ""
+            if address:
                 x, y = min(rect[0] for rect in shown), min(rect[1] for rect in shown)
                 right, bottom = max(rect[0] + rect[2] for rect in shown), max(rect[1] + rect[3] for rect in shown)
                 links.append(Link(address, anchor, x - tile.x_px, y - tile.y_px, right - x, bottom - y))
@@ -128,8 +128,7 @@ class DomLayer:
                 if width > 0 and height > 0:
                     left, top = round(x) - tile.x_px, round(y) - tile.y_px
                     mask[top : round(y + height) - tile.y_px, left : round(x + width) - tile.x_px] = value
-        counts = np.bincount(mask.reshape(-1), minlength=len(_PAINT_ORDER) + 1)
-        return {kind: int(counts[_PAINT_ORDER.index(kind) + 1]) for kind in EVIDENCE_KINDS}
+        return {kind: int(np.count_nonzero(mask == _PAINT_ORDER.index(kind) + 1)) for kind in EVIDENCE_KINDS}
 
 
 def _centre_in(rect: Any, tile: TileBox) -> bool:
