@@ -6,11 +6,12 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 from PIL import Image
 
 from tilewright.configs.errors import InputError
+from tilewright.data_gen.images import decode_image, image_sha256
 from tilewright.data_gen.records import Tile, from_json, to_json
 from tilewright.data_gen.store.rows import to_batches
 from tilewright.data_gen.store.shards import SHARD_BYTES, ShardWriter
@@ -31,7 +32,11 @@ def new_folder(out: Path) -> Iterator[Path]:
     partial = out.with_name(f".{out.name}.tmp")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    yield partial
+    try:
+        yield partial
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     partial.rename(out)
 
 
@@ -80,7 +85,16 @@ def _head(data: bytes, where: str) -> tuple[str, tuple[int, int]]:
     return kind, size
 
 
-def read_bounded(file: BinaryIO, limit_bytes: int, where: str) -> bytes:
+def pixels_sha256(data: bytes, where: str) -> str:
+    """The hash of an encoded image's pixels. Raises InputError if it can't be decoded."""
+    size_px(data, where)
+    try:
+        return image_sha256(decode_image(data))
+    except Exception as error:  # a decoder raises anything on bad data
+        raise InputError(f"{where}: can't be decoded ({error})") from error
+
+
+def read_bounded(file: IO[bytes], limit_bytes: int, where: str) -> bytes:
     """All of a file. Raises InputError if it has more than ``limit_bytes``."""
     data = file.read(limit_bytes + 1)
     if len(data) > limit_bytes:
