@@ -1,4 +1,7 @@
-"""Gates: which tiles are worth asking about. Each is a named predicate, so that manifests count what each one stops."""
+"""Gates: which tiles are worth asking about. Each is a named predicate, so that manifests count what each one stops.
+
+Near-duplicates aren't seen in one tile: of the tiles that pass all gates, near_duplicates.py keeps one of each group.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,8 +11,10 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 from PIL import Image
 
+from tilewright.data_gen.near_duplicates import HASH_BITS
 from tilewright.data_gen.records import Page, Tile
 
+NEAR_DUPLICATE = "near_duplicate"  # the name under which those that aren't kept are counted
 INK_LEVELS = 48  # a pixel this many of 255 grey levels off the background is ink
 
 
@@ -18,8 +23,11 @@ class GateConfig:
     """Thresholds of the gates (values of the published recipe: 3000 px, complete, first 70 % of a page).
 
     ``blocked``: patterns with ``*`` against the page's title and the last part of its URL, spaces for underscores, any
-    case. ``first_share``: a tile must start within this share of its page's height. ``min_words``: words a tile shows.
-    ``min_ink``: share of its pixels that differ from the background.
+    case. ``first_share``: a tile must start within this share of its page's height. ``min_words``: words a tile shows;
+    ``min_text_density``: words per megapixel of the tile (an article's text has 400 to 900 on tiles of 875 px).
+    ``min_ink``: share of its pixels that differ from the background. ``near_duplicate_bits``: tiles whose perceptual
+    hashes differ in at most so many of 256 bits are one (12 takes a JPEG copy for the same tile, and no other text of
+    the same layout; about one word in twenty may differ); null keeps all.
     """
 
     min_page_height_px: int
@@ -27,7 +35,15 @@ class GateConfig:
     blocked: tuple[str, ...]
     first_share: float
     min_words: int
+    min_text_density: float
     min_ink: float
+    near_duplicate_bits: int | None
+
+    def __post_init__(self) -> None:
+        if self.near_duplicate_bits is not None and not 0 <= self.near_duplicate_bits < HASH_BITS // 8:
+            raise ValueError(
+                f"near_duplicate_bits: wanted 0 to {HASH_BITS // 8 - 1}, or null, found {self.near_duplicate_bits}"
+            )
 
 
 @dataclass(frozen=True)
@@ -46,6 +62,7 @@ def gates(config: GateConfig) -> tuple[Gate, ...]:
         Gate("blocked_page", lambda page, tile, load: not is_blocked(page, config.blocked)),
         Gate("beyond_first_share", lambda page, tile, load: tile.y_px < config.first_share * page.height_px),
         Gate("few_words", lambda page, tile, load: len(tile.text.split()) >= config.min_words),
+        Gate("low_text_density", lambda page, tile, load: text_density(tile) >= config.min_text_density),
         Gate("little_ink", lambda page, tile, load: config.min_ink <= 0 or ink_share(load()) >= config.min_ink),
     )
 
@@ -62,6 +79,11 @@ def is_blocked(page: Page, patterns: Sequence[str]) -> bool:
     last = unquote(urlsplit(page.url).path.rpartition("/")[2])
     names = {name.replace("_", " ").casefold() for name in (page.title, last)}
     return any(fnmatchcase(name, pattern.replace("_", " ").casefold()) for name in names for pattern in patterns)
+
+
+def text_density(tile: Tile) -> float:
+    """Words per megapixel of the tile."""
+    return len(tile.text.split()) / (tile.width_px * tile.height_px / 1e6)
 
 
 def ink_share(image: Image.Image) -> float:

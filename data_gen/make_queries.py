@@ -1,4 +1,4 @@
-"""tiles -> question-answer pairs: gates, then an annotator, tile by tile."""
+"""tiles -> question-answer pairs: gates tile by tile, near-duplicates once, then an annotator."""
 
 import functools
 import hashlib
@@ -12,17 +12,19 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.items import process_items
 from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
 from tilewright.data_gen.annotator import TWO_ANSWERS, Annotator, RawPair, Skip
-from tilewright.data_gen.gates import Gate, GateConfig, first_failed, gates
+from tilewright.data_gen.gates import NEAR_DUPLICATE, Gate, GateConfig, first_failed, gates
 from tilewright.data_gen.grounded.annotator import GroundedAnnotator
+from tilewright.data_gen.near_duplicates import near_duplicates, perceptual_hash
 from tilewright.data_gen.records import Page, QAPair, Tile, from_json, read_jsonl, to_json, write_jsonl
 from tilewright.data_gen.tile_store import TileStore
 
+GATED = "gates:"  # a tile's key in the journal before it is asked about
 PAIR_DROPS = ("answer_not_in_tile", "over_max_pairs", "repeated_on_tile", TWO_ANSWERS)
 
 
 @dataclass(frozen=True)
 class Config:
-    """Asks about every tile of ``tiles`` (folder of render_tiles) that passes the gates.
+    """Asks about every tile of ``tiles`` (folder of render_tiles) that passes the gates; of near-duplicates about one.
 
     ``max_pairs_per_tile`` bounds what one tile may give; what is left out is counted: ``candidates`` is the sum of
     ``pairs`` and of the pairs dropped as over_max_pairs, answer_not_in_tile or repeated_on_tile.
@@ -48,12 +50,14 @@ def make_queries(config: Config, inputs: Inputs, out: Path) -> Counts:
     pages = read_pages(inputs["tiles"])
     annotator = GroundedAnnotator(config.max_pairs_per_tile)
 
-    def work(tile_ids: Sequence[str]) -> Iterator[tuple[str, Any]]:
-        all_gates = gates(config.gates)
-        for tile_id in tile_ids:
-            yield tile_id, ask(store, pages, all_gates, annotator, tile_id)
+    gated = gate(store, pages, config.gates, out)
 
-    results = process_items("make_queries", list(store.tile_ids), str, work, out)
+    def work(tile_ids: Sequence[str]) -> Iterator[tuple[str, Any]]:
+        for tile_id in tile_ids:
+            yield tile_id, ask(store, annotator, tile_id)
+
+    passed = [tile_id for tile_id, value in gated.items() if value.keys().isdisjoint(("gate", "skip"))]
+    results = gated | process_items("make_queries", passed, str, work, out)
     pairs = [from_json(QAPair, pair) for result in results.values() for pair in result.get("pairs", ())]
     counts = _counts(results, pairs, annotator)
     if not pairs:
@@ -74,18 +78,43 @@ def read_pages(tiles: Path) -> dict[str, Page]:
     return {page.page_id: page for page in read_jsonl(path, Page)}
 
 
-def ask(
-    store: TileStore, pages: dict[str, Page], all_gates: Sequence[Gate], annotator: Annotator, tile_id: str
+def gate(store: TileStore, pages: dict[str, Page], config: GateConfig, out: Path) -> dict[str, dict[str, Any]]:
+    """{tile_id: {"gate": which stopped it} or {"skip": reason}, or neither: it passed}; resumes tile by tile."""
+
+    def work(tile_ids: Sequence[str]) -> Iterator[tuple[str, Any]]:
+        all_gates = gates(config)
+        for tile_id in tile_ids:
+            yield tile_id, _look(store, pages, all_gates, config.near_duplicate_bits is not None, tile_id)
+
+    found = process_items("gates", list(store.tile_ids), lambda tile_id: f"{GATED}{tile_id}", work, out)
+    looked = {key.removeprefix(GATED): value for key, value in found.items()}
+    if config.near_duplicate_bits is None:
+        return looked
+    hashed = {tile_id: value for tile_id, value in looked.items() if "hash" in value}
+    hashes, sizes = [value["hash"] for value in hashed.values()], [value["size_px"] for value in hashed.values()]
+    dropped = near_duplicates(list(hashed), hashes, sizes, config.near_duplicate_bits)
+    return looked | {tile_id: {"gate": NEAR_DUPLICATE} for tile_id in dropped}
+
+
+def _look(
+    store: TileStore, pages: dict[str, Page], all_gates: Sequence[Gate], hashing: bool, tile_id: str
 ) -> dict[str, Any]:
-    """What one tile gives: {"gate": which stopped it}, {"skip": reason}, or {"pairs": [...]}; "dropped": by reason."""
+    """What stops a tile by itself; of one that passes its perceptual hash and size, if ``hashing``."""
     tile = store.light(tile_id)
     if tile.page_id not in pages:
         raise InputError(f"tile {tile_id}: its page {tile.page_id} isn't in pages.jsonl: run render_tiles again")
     if not tile.text.strip():
         return {"skip": "no_text"}
-    stopped = first_failed(all_gates, pages[tile.page_id], tile, functools.partial(store.image, tile_id))
+    load = functools.cache(functools.partial(store.image, tile_id))
+    stopped = first_failed(all_gates, pages[tile.page_id], tile, load)
     if stopped is not None:
         return {"gate": stopped}
+    return {"hash": perceptual_hash(load()), "size_px": [tile.width_px, tile.height_px]} if hashing else {}
+
+
+def ask(store: TileStore, annotator: Annotator, tile_id: str) -> dict[str, Any]:
+    """What one tile gives: {"skip": reason} or {"pairs": [...]}; "dropped": by reason."""
+    tile = store.light(tile_id)
     found = annotator.generate(tile)
     if isinstance(found, Skip):
         return {"skip": found.reason, "dropped": dict(found.dropped)}
@@ -130,7 +159,7 @@ def _counts(results: dict[str, Any], pairs: list[QAPair], annotator: Annotator) 
     }
 
 
-STAGE = Stage("make_queries", Config, make_queries, schema=2)
+STAGE = Stage("make_queries", Config, make_queries, schema=3)
 
 if __name__ == "__main__":
     main(STAGE)

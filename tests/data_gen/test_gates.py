@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pytest
 from PIL import Image
 
-from tilewright.data_gen.gates import GateConfig, first_failed, gates, ink_share, is_blocked
+from tilewright.data_gen.gates import GateConfig, first_failed, gates, ink_share, is_blocked, text_density
 from tilewright.data_gen.records import Block, Page, Tile
 
 PAGE = Page("0" * 16, "https://en.wikipedia.org/wiki/Norrland", "Norrland", "", "wiki_dump", 60, 4000, True, 5)
-CONFIG = GateConfig(3000, True, ("*(disambiguation)*", "Category:*", "* births"), 0.7, 3, 0.1)
+CONFIG = GateConfig(3000, True, ("*(disambiguation)*", "Category:*", "* births"), 0.7, 3, 4.0, 0.1, 12)
 
 
 @pytest.fixture
@@ -36,10 +36,12 @@ def test_each_gate_by_its_name(tile: Tile) -> None:
     assert stopped(PAGE, dataclasses.replace(tile, y_px=2799)) is None
     assert stopped(PAGE, dataclasses.replace(tile, text="two words")) == "few_words"
     assert stopped(PAGE, tile, image=Image.new("RGB", (10, 10), "white")) == "little_ink"
+    assert stopped(PAGE, dataclasses.replace(tile, text="Now three words")) == "low_text_density"
+    assert stopped(PAGE, dataclasses.replace(tile, text="Now three words", height_px=512)) is None
 
 
 def test_thresholds_off(tile: Tile) -> None:
-    off = GateConfig(0, False, (), 1.0, 0, 0.0)
+    off = GateConfig(0, False, (), 1.0, 0, 0.0, 0.0, None)
     page = dataclasses.replace(PAGE, height_px=100, complete=False, title="Ode (disambiguation)")
     assert stopped(page, tile, off) is None
 
@@ -50,6 +52,17 @@ def test_images_are_loaded_only_by_the_gate_that_looks(tile: Tile) -> None:
 
     assert first_failed(gates(CONFIG), dataclasses.replace(PAGE, height_px=1), tile, no_image) == "page_height"
     assert first_failed(gates(dataclasses.replace(CONFIG, min_ink=0.0)), PAGE, tile, no_image) is None
+
+
+def test_text_density_is_words_per_megapixel(tile: Tile) -> None:
+    assert text_density(dataclasses.replace(tile, width_px=1000, height_px=500)) == pytest.approx(4 / 0.5)
+    assert text_density(dataclasses.replace(tile, text=" ")) == 0
+
+
+@pytest.mark.parametrize("bits", [-1, 32])
+def test_impossible_distances(bits: int) -> None:
+    with pytest.raises(ValueError, match="near_duplicate_bits: wanted 0 to 31, or null"):
+        dataclasses.replace(CONFIG, near_duplicate_bits=bits)
 
 
 @pytest.mark.parametrize(

@@ -2,41 +2,50 @@
 
 import dataclasses
 import io
+import itertools
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PIL import Image, ImageDraw
+from PIL import Image
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen.gates import GateConfig
-from tilewright.data_gen.images import image_sha256
+from tilewright.data_gen.images import decode_image, image_sha256
 from tilewright.data_gen.make_queries import STAGE, Config, query_id
 from tilewright.data_gen.records import Block, Page, QAPair, Tile, read_jsonl, write_jsonl
 from tilewright.data_gen.tile_store import write_store
 
-GATES = GateConfig(3000, True, ("*(disambiguation)*",), 0.7, 3, 0.05)
+GATES = GateConfig(3000, True, ("*(disambiguation)*",), 0.7, 3, 4.0, 0.05, None)
 YAML = """kind: stage
 tiles: tiles
 out: queries
 annotator: grounded
 max_pairs_per_tile: 10
-gates: {min_page_height_px: 0, require_complete: false, blocked: [], first_share: 1.0, min_words: 0, min_ink: 0.01}
+gates: {min_page_height_px: 0, require_complete: false, blocked: [], first_share: 1.0, min_words: 0, min_ink: 0.01,
+  min_text_density: 0.0, near_duplicate_bits: 12}
 """
 
 
 def drawn(tile: Tile, ink: bool) -> Tile:
-    """``tile`` with a picture: white, or a quarter of it black."""
+    """``tile`` with a picture of its own: white, or about half of its squares black."""
     image = Image.new("RGB", (80, 80), "white")
-    if ink:
-        ImageDraw.Draw(image).rectangle((0, 0, 39, 39), fill="black")
+    chance = random.Random(tile.tile_id)
+    for x, y in itertools.product(range(0, 80, 8), range(0, 80, 8)):
+        if ink and chance.random() < 0.5:
+            image.paste("black", (x, y, x + 8, y + 8))
+    return pictured(tile, image)
+
+
+def pictured(tile: Tile, image: Image.Image, kind: str = "PNG", **options: object) -> Tile:
     buffer = io.BytesIO()
-    image.save(buffer, "PNG")
+    image.save(buffer, kind, **options)
     return dataclasses.replace(tile, image=buffer.getvalue(), image_sha256=image_sha256(image))
 
 
@@ -107,6 +116,20 @@ def test_every_drop_has_its_name(
         "skipped_no_text": 1,
     }
     assert counts["tiles"] == len(tiles) and counts["tiles_with_pairs"] == 1
+
+
+def test_near_duplicates_are_asked_about_once(town_tile: Callable[..., Tile], tmp_path: Path) -> None:
+    tiles = [town_tile(i) for i in range(5)]
+    shared = decode_image(tiles[0].image)
+    tiles[2] = pictured(tiles[2], shared, "JPEG", quality=80)
+    tiles[3] = dataclasses.replace(pictured(tiles[3], shared), text="Two words")  # stopped by another gate
+    folder = corpus(tmp_path / "tiles", tiles)
+    keep_all, _ = run(folder, tmp_path / "all")
+    once, pairs = run(folder, tmp_path / "once", dataclasses.replace(GATES, near_duplicate_bits=12))
+    assert "dropped_near_duplicate" not in keep_all and keep_all["tiles_with_pairs"] == 4
+    assert (once["dropped_near_duplicate"], once["dropped_few_words"]) == (1, 1)
+    kept = min(tiles[0].tile_id, tiles[2].tile_id)
+    assert {pair.tile_id for pair in pairs} == {kept, tiles[1].tile_id, tiles[4].tile_id}
 
 
 def test_page_gates(town_tile: Callable[..., Tile], tmp_path: Path) -> None:
@@ -190,24 +213,27 @@ def stage_process(folder: Path, seed: str) -> Path:
     return folder / "queries"
 
 
+@pytest.mark.parametrize("lines", [5, 330], ids=["gates", "questions"])
 def test_kill_9_and_resume_gives_the_bytes_of_an_uninterrupted_run(
+    lines: int,
     town_tile: Callable[..., Tile],
     kill_once_journalled: Callable[[list[str], Path, int], None],
     tmp_path: Path,
 ) -> None:
-    tiles = [town_tile(i) for i in range(400)]
+    tiles = [town_tile(i) for i in range(300)]
     for name in ("killed", "whole"):
         corpus(tmp_path / name / "tiles", tiles)
         (tmp_path / name / "make_queries.yaml").write_text(YAML)
     arguments = ["tilewright.data_gen.make_queries", str(tmp_path / "killed" / "make_queries.yaml")]
-    kill_once_journalled(arguments, tmp_path / "killed" / "queries", 5)
+    kill_once_journalled(arguments, tmp_path / "killed" / "queries", lines)
     journal = tmp_path / "killed" / "queries.partial" / ".journal.jsonl"
     done = journal.read_bytes().count(b"\n")
-    assert 5 <= done < len(tiles)
+    assert lines <= done < 2 * len(tiles)
+    assert (done > len(tiles)) == (lines > len(tiles))
     killed, whole = stage_process(tmp_path / "killed", "2"), stage_process(tmp_path / "whole", "3")
     assert (killed / "pairs.jsonl").read_bytes() == (whole / "pairs.jsonl").read_bytes()
     manifests = [json.loads((folder / "manifest.json").read_text()) for folder in (killed, whole)]
     for manifest in manifests:
         del manifest["provenance"]
     assert manifests[0] == manifests[1]
-    assert manifests[0]["counts"]["tiles"] == len(tiles)
+    assert manifests[0]["counts"]["tiles"] == manifests[0]["counts"]["tiles_with_pairs"] == len(tiles)
