@@ -5,7 +5,7 @@ or as it is after. What a killed edit left is deleted by the next one. ``pages.j
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,12 +17,20 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.locks import folder_lock
 from tilewright.configs.manifest import MANIFEST, read_manifest
 from tilewright.data_gen.records import Page, Tile, iterate_jsonl, write_jsonl
+from tilewright.data_gen.store.page_records import PAGE_COLUMNS, PAGES, grown_page
 from tilewright.data_gen.store.shards import SHARD_BYTES, Ascending, ShardWriter, check_batches
-from tilewright.data_gen.store.state import Shard, StoreState, publish_state, read_state, remove_leftovers, write_state
+from tilewright.data_gen.store.state import (
+    STATE,
+    Shard,
+    StoreState,
+    publish_state,
+    read_state,
+    remove_leftovers,
+    write_state,
+)
 from tilewright.data_gen.tile_store import TileStore, batches_of, store_place
 from tilewright.data_gen.urls import PAGE_ID
 
-PAGES = "pages.jsonl"
 OLD_MANIFEST = "manifest.before_edits.json"
 Tiles = Iterable[Tile] | TileStore
 
@@ -59,10 +67,24 @@ def remove(folder: Path, page_ids: Collection[str]) -> Edited:
     return _edit(folder, (), page_ids, (), SHARD_BYTES, _refuse_unknown)
 
 
-def detach(folder: Path) -> None:
-    """Make a stage's result a folder of the user's own, which may be edited: its manifest is put aside."""
-    if read_manifest(folder) is not None:
-        (folder / MANIFEST).replace(folder / OLD_MANIFEST)
+@contextmanager
+def detached(folder: Path) -> Iterator[None]:
+    """Make a stage's result a folder of the user's own, which the block may edit: its manifest is put aside.
+
+    If the block fails and the store is as it was, the manifest comes back.
+    """
+    manifest, aside = folder / MANIFEST, folder / OLD_MANIFEST
+    if read_manifest(folder) is None:
+        yield
+        return
+    before = (store_place(folder) / STATE).read_bytes()
+    manifest.replace(aside)
+    try:
+        yield
+    except BaseException:
+        if (store_place(folder) / STATE).read_bytes() == before:
+            aside.replace(manifest)
+        raise
 
 
 def _edit(
@@ -120,17 +142,10 @@ def _write_added(writer: ShardWriter, tiles: Tiles, check: Callable[[str], None]
     """Write the tiles as new shards; the pages they are of, with what their tiles say of them."""
     added: dict[str, Page] = {}
     for batch in check_batches(batches_of(tiles), Ascending()):
-        for row in batch.select(["page_id", "url", "title", "x_px", "y_px", "width_px", "height_px"]).to_pylist():
-            page = added.get(row["page_id"])
-            if page is None:
+        for row in batch.select(PAGE_COLUMNS).to_pylist():
+            if row["page_id"] not in added:
                 check(row["page_id"])
-                page = Page(row["page_id"], row["url"], row["title"], "", "added tiles")
-            added[page.page_id] = replace(
-                page,
-                width_px=max(page.width_px, row["x_px"] + row["width_px"]),
-                height_px=max(page.height_px, row["y_px"] + row["height_px"]),
-                tile_count=page.tile_count + 1,
-            )
+            added[row["page_id"]] = grown_page(added.get(row["page_id"]), row)
         writer.write(batch)
     writer.close()
     return added

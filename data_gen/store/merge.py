@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import Page, iterate_jsonl, write_jsonl
-from tilewright.data_gen.store.edit import PAGES
 from tilewright.data_gen.store.exchange import new_folder
+from tilewright.data_gen.store.page_records import PAGES
 from tilewright.data_gen.store.shards import SHARD_BYTES
 from tilewright.data_gen.tile_store import TileStore, write_store_of
 

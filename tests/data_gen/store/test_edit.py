@@ -204,8 +204,12 @@ def test_a_stages_result_is_detached_first(tmp_path: Path, made: list[list[Tile]
     for folder in (tmp_path, tmp_path / "store"):
         with pytest.raises(InputError, match="result of a stage"):
             edit.remove(folder, [made[0][0].page_id])
-    edit.detach(tmp_path)
-    edit.remove(tmp_path, [made[0][0].page_id])
+    with pytest.raises(InputError, match="has no page"), edit.detached(tmp_path):
+        edit.remove(tmp_path, ["0" * 16])
+    assert (tmp_path / "manifest.json").read_text() == manifest
+    with edit.detached(tmp_path):
+        edit.remove(tmp_path, [made[0][0].page_id])
+    assert (tmp_path / edit.OLD_MANIFEST).read_text() == manifest and not (tmp_path / "manifest.json").exists()
     check_reads_as(tmp_path, made[1:3])
 
 
