@@ -33,6 +33,7 @@ _SCROLL = """() => {
   scrollTo({left: %d, top: %d, behavior: "instant"});
   return JSON.stringify([Math.round(scrollX), Math.round(scrollY)]);
 }"""
+_READY = """() => JSON.stringify(document.readyState === "complete")"""
 _LOADED = """() => JSON.stringify(
   document.fonts.status === "loaded" && [...document.images].every((image) => image.complete)
 )"""
@@ -94,8 +95,10 @@ class OpenPage:
         page.on("popup", lambda popup: asyncio.ensure_future(popup.close()))
         await page.route("**/*", lambda route: self._answer(route, document))
         self.session = await page.context.new_cdp_session(page)
-        await page.goto(self.record.document_url or self.record.url, wait_until="load", timeout=timeout_s * 1000)
+        await page.goto(self.record.document_url or self.record.url, wait_until="commit", timeout=timeout_s * 1000)
         settings = dataclasses.asdict(profile) | {"expand": bool(profile.content)}
+        while not await self.read(_READY):
+            await asyncio.sleep(POLL_S)
         await self.read(_PREPARE, json.dumps(settings))
         while not await self.read(_LOADED):
             await asyncio.sleep(POLL_S)
@@ -202,7 +205,10 @@ class OpenPage:
             await route.fulfill(body=found.data, headers=_ANY_ORIGIN | {"content-type": found.media_type})
             return
         self._count_refused()
-        await route.abort("aborted" if moving else "blockedbyclient")
+        if moving and request.frame == self.page.main_frame:
+            await route.fulfill(status=204)  # "no content": the browser stays where it is
+        else:
+            await route.abort("aborted" if moving else "blockedbyclient")
 
     def _count_refused(self) -> None:
         self.refused += 1

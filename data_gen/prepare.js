@@ -13,7 +13,11 @@
     caret-color: transparent !important; content-visibility: visible !important; background-attachment: scroll !important;
   }`);
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, still];
-  for (const marquee of document.querySelectorAll("marquee")) marquee.stop();
+  for (const marquee of document.querySelectorAll("marquee")) {
+    const still = document.createElement("div");
+    still.append(...marquee.childNodes);
+    marquee.replaceWith(still);
+  }
 
   const base = document.baseURI;
   for (const image of document.images) {
