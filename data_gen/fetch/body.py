@@ -36,9 +36,9 @@ class _Decoder:
         if encoding not in ("gzip", "x-gzip", "deflate"):
             raise FetchError("bad_encoding", f"Content-Encoding {encoding[:80]!r} wasn't asked for", final=True)
         self._encoding = encoding
-        self._wbits = _ZLIB if encoding == "deflate" else _GZIP
-        self._stream: Any = zlib.decompressobj(self._wbits)
-        self._started = False
+        self._wbits = 0 if encoding == "deflate" else _GZIP  # 0: not known before two bytes are there
+        self._stream: Any = zlib.decompressobj(_GZIP)
+        self._head = b""
 
     @property
     def whole(self) -> bool:
@@ -47,6 +47,12 @@ class _Decoder:
 
     def decode(self, data: bytes, limit_bytes: int) -> bytes:
         """Decoded bytes of ``data``, at most ``limit_bytes``: the caller counts and stops."""
+        if not self._wbits:
+            data = self._head = self._head + data
+            if len(data) < 2:
+                return b""
+            self._wbits = _ZLIB if _is_zlib(data) else _RAW
+            self._stream = zlib.decompressobj(self._wbits)
         decoded = self._decompress(data, limit_bytes)
         while self._stream.eof and self._stream.unused_data[:2] == b"\x1f\x8b" and len(decoded) < limit_bytes:
             rest, self._stream = self._stream.unused_data, zlib.decompressobj(self._wbits)
@@ -57,10 +63,10 @@ class _Decoder:
         try:
             decoded: bytes = self._stream.decompress(data, limit_bytes)
         except zlib.error as error:
-            if self._started or self._wbits != _ZLIB:
-                raise FetchError("bad_encoding", f"the data are no {self._encoding}", final=True) from error
-            self._wbits = _RAW  # "deflate" without the zlib header, as some servers send it
-            self._stream = zlib.decompressobj(_RAW)
-            return self._decompress(data, limit_bytes)
-        self._started = True
+            raise FetchError("bad_encoding", f"the data are no {self._encoding}", final=True) from error
         return decoded
+
+
+def _is_zlib(head: bytes) -> bool:
+    """Whether data begin with a zlib header (RFC 1950, 2.2); some servers send "deflate" without it."""
+    return head[0] & 0x0F == 8 and int.from_bytes(head[:2], "big") % 31 == 0
