@@ -72,7 +72,12 @@ def load(path: str | Path, config_type: type[C], overrides: Sequence[str] = ()) 
     data = _anchor_paths(data, config_type, path.resolve().parent)
     for override in overrides:
         _apply_override(data, config_type, override)
-    return typing.cast(C, _build(config_type, data, str(path)))
+    return build(config_type, data, str(path))
+
+
+def build(config_type: type[C], data: dict[str, Any], where: str) -> C:
+    """The dataclass ``config_type`` of plain data, checked like a file; ``where`` names it in messages (ConfigError)."""
+    return typing.cast(C, _build(config_type, data, where))
 
 
 def find_config(path: str | Path) -> Path:

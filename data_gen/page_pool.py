@@ -1,23 +1,23 @@
 """Several pages rendered at a time in one Chromium; PDFs and pictures in worker processes of their own."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 from tilewright.configs.items import ItemError
 from tilewright.data_gen.browser import Browser
 from tilewright.data_gen.open_page import BrowserCrashError
-from tilewright.data_gen.paged_documents import DocumentSizes, DocumentWorker, render_document
+from tilewright.data_gen.paged_documents import DocumentWorker, render_document
 from tilewright.data_gen.records import Page
-from tilewright.data_gen.render_page import Facts, PageSettings, choose_tiles, facts_of, render_page
+from tilewright.data_gen.render_page import Choose, Facts, PageSettings, facts_of, render_page
 from tilewright.data_gen.site import Site
 from tilewright.data_gen.tile_store import write_tiles
 
 ATTEMPTS = 2
 HTML_SUFFIXES = ("", ".html")
 Result = tuple[Page, Facts | ItemError]
+Choosing = Callable[[Page], Choose]
 
 
 class PagePool:
@@ -34,14 +34,14 @@ class PagePool:
         """Those of ``pages`` that failed, and why."""
         return [(page, self._reasons[page.page_id]) for page in pages if page.page_id in self._reasons]
 
-    def run(self, todo: Sequence[Page], shares: Mapping[str, int | None]) -> Iterator[Result]:
-        """(page, its facts or why it failed) as pages are finished."""
+    def run(self, todo: Sequence[Page], choosing: Choosing) -> Iterator[Result]:
+        """(page, its facts or why it failed) as pages are finished; ``choosing(page)`` picks the tiles of a page."""
         if not todo:
             return
         with asyncio.Runner() as runner:
             loop = runner.get_loop()
             results: asyncio.Queue[Result] = asyncio.Queue()
-            task = loop.create_task(self._render_all(todo, shares, results))
+            task = loop.create_task(self._render_all(todo, choosing, results))
             try:
                 for _ in todo:
                     page, result = loop.run_until_complete(_next(results, task))
@@ -53,11 +53,9 @@ class PagePool:
                 task.cancel()
                 loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
 
-    async def _render_all(
-        self, todo: Sequence[Page], shares: Mapping[str, int | None], results: asyncio.Queue[Result]
-    ) -> None:
+    async def _render_all(self, todo: Sequence[Page], choosing: Choosing, results: asyncio.Queue[Result]) -> None:
         waiting = iter(todo)
-        viewport_px = (self._settings.viewport_width_px, self._settings.tile_height_px)
+        viewport_px = self._settings.viewport_px
         async with AsyncExitStack() as stack:
             browser: Browser | None = None
             if any(is_html(page) for page in todo):
@@ -66,25 +64,25 @@ class PagePool:
             async def work() -> None:
                 with DocumentWorker() as documents:
                     for page in waiting:
-                        share = shares[page.page_id]
+                        choose = choosing(page)
                         if is_html(page):
                             assert browser is not None
-                            await results.put((page, await self._attempt(browser, page, share)))
+                            await results.put((page, await self._attempt(browser, page, choose)))
                         else:
-                            await results.put((page, await asyncio.to_thread(self._draw, documents, page, share)))
+                            await results.put((page, await asyncio.to_thread(self._draw, documents, page, choose)))
 
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(self._workers, len(todo))):
                     group.create_task(work())
 
-    async def _attempt(self, browser: Browser, page: Page, share: int | None) -> Facts | ItemError:
+    async def _attempt(self, browser: Browser, page: Page, choose: Choose) -> Facts | ItemError:
         """Render a page; after a crash of page or browser once more."""
         from playwright.async_api import Error
 
         path = self._path(page)
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                return await render_page(browser, page, share, self._settings, path)
+                return await render_page(browser, page, choose, self._settings, path)
             except ItemError as error:
                 return error
             except TimeoutError:
@@ -93,22 +91,11 @@ class PagePool:
                 reason = f"{page.url}: {str(error).splitlines()[0]} ({attempt} attempts)"
         return ItemError(reason)
 
-    def _draw(self, documents: DocumentWorker, page: Page, share: int | None) -> Facts | ItemError:
+    def _draw(self, documents: DocumentWorker, page: Page, choose: Choose) -> Facts | ItemError:
         """Render a PDF or a picture."""
-        settings = self._settings
-
-        def choose(boxes: Sequence[Any]) -> Sequence[Any]:
-            return choose_tiles(boxes, page.page_id, share, settings.seed)
-
-        sizes = DocumentSizes(
-            settings.tile_width_px,
-            settings.tile_height_px,
-            settings.min_tile_px,
-            max_height_px=settings.max_page_height_px,
-            page_timeout_s=settings.page_timeout_s,
-        )
+        path, sizes = self._folder / page.html_path, self._settings.document_sizes
         try:
-            drawn = render_document(self._folder / page.html_path, page, sizes, choose=choose, worker=documents)
+            drawn = render_document(path, page, sizes, choose=choose, worker=documents)
             tiles = sorted(drawn.tiles, key=lambda tile: tile.tile_id)
             write_tiles(self._path(page), tiles)
         except ItemError as error:

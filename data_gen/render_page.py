@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +13,7 @@ from tilewright.data_gen.browser import Browser
 from tilewright.data_gen.dom_layer import SCRIPT, DomLayer
 from tilewright.data_gen.images import decode_image, encode_image, image_sha256
 from tilewright.data_gen.open_page import Faults, OpenPage, Picture
+from tilewright.data_gen.paged_documents import DocumentSizes
 from tilewright.data_gen.profiles import Profile
 from tilewright.data_gen.records import Page, Tile
 from tilewright.data_gen.tile_store import write_tiles
@@ -21,6 +22,7 @@ from tilewright.data_gen.tiles import TileBox, tile_boxes, tile_id
 NO_FAULTS = Faults(images_failed=0, fonts_missing=0, clipped=0)
 ImageFormat = Literal["png", "webp", "jpeg"]
 Facts = dict[str, Any]
+Choose = Callable[[Sequence[TileBox]], Sequence[TileBox]]
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,22 @@ class PageSettings:
     image_format: ImageFormat
     jpeg_quality: int
     page_timeout_s: float
-    seed: int
+
+    @property
+    def viewport_px(self) -> tuple[int, int]:
+        """Width and height of the window: a tile is one view."""
+        return self.viewport_width_px, self.tile_height_px
+
+    @property
+    def document_sizes(self) -> DocumentSizes:
+        """The same for PDFs and pictures."""
+        return DocumentSizes(
+            self.tile_width_px,
+            self.tile_height_px,
+            self.min_tile_px,
+            max_height_px=self.max_page_height_px,
+            page_timeout_s=self.page_timeout_s,
+        )
 
 
 def choose_tiles(boxes: Sequence[TileBox], page_id: str, share: int | None, seed: int) -> list[TileBox]:
@@ -53,8 +70,8 @@ def digest(seed: int, key: str) -> str:
     return hashlib.sha256(f"{seed}:{key}".encode()).hexdigest()
 
 
-async def render_page(browser: Browser, page: Page, share: int | None, settings: PageSettings, path: Path) -> Facts:
-    """Write the page's tiles (``share`` of them, None for all) to ``path``; return what the journal keeps of it.
+async def render_page(browser: Browser, page: Page, choose: Choose, settings: PageSettings, path: Path) -> Facts:
+    """Write those of the page's tiles that ``choose`` picks to ``path``; return what the journal keeps of it.
 
     Raises ItemError for a page that is too high, TimeoutError, playwright's Error and RuntimeError from the browser.
     """
@@ -62,10 +79,10 @@ async def render_page(browser: Browser, page: Page, share: int | None, settings:
         asyncio.timeout(settings.page_timeout_s),
         browser.open(page, settings.profile, settings.page_timeout_s) as opened,
     ):
-        return await opened.guarded(_render(opened, page, share, settings, path)) | {"chromium": browser.version}
+        return await opened.guarded(_render(opened, page, choose, settings, path)) | {"chromium": browser.version}
 
 
-async def _render(opened: OpenPage, page: Page, share: int | None, settings: PageSettings, path: Path) -> Facts:
+async def _render(opened: OpenPage, page: Page, choose: Choose, settings: PageSettings, path: Path) -> Facts:
     layer = DomLayer(await opened.read(SCRIPT), page.url)
     if layer.height_px > settings.max_page_height_px:
         limit = settings.max_page_height_px
@@ -73,7 +90,7 @@ async def _render(opened: OpenPage, page: Page, share: int | None, settings: Pag
     sizes = (settings.tile_width_px, settings.tile_height_px, settings.min_tile_px)
     boxes = tile_boxes(layer.width_px, layer.height_px, *sizes) if layer.height_px else []
     tiles = []
-    for box in choose_tiles(boxes, page.page_id, share, settings.seed):
+    for box in choose(boxes):
         picture = await opened.capture(box, by_scrolling=not layer.has_fixed_parts)
         tiles.append(asyncio.create_task(asyncio.to_thread(_tile, page, box, picture, layer, settings)))
     stable, faults = await opened.is_unchanged(), await opened.faults()

@@ -14,7 +14,7 @@ from tilewright.data_gen.fonts import installed_fonts
 from tilewright.data_gen.page_pool import PagePool
 from tilewright.data_gen.profiles import Profile, ProfileName, profile_of
 from tilewright.data_gen.records import Page, read_jsonl, write_jsonl
-from tilewright.data_gen.render_page import ImageFormat, PageSettings, digest
+from tilewright.data_gen.render_page import Choose, ImageFormat, PageSettings, choose_tiles, digest
 from tilewright.data_gen.site import FolderSite, Site
 from tilewright.data_gen.store.writer import StoreWriter
 from tilewright.data_gen.tiles import tile_boxes
@@ -115,7 +115,11 @@ def render_tiles(config: Config, inputs: Inputs, out: Path) -> Counts:
     work = out / WORK
     work.mkdir(exist_ok=True)
     store = StoreWriter(out / STORE, work, [page.page_id for page in pages], keep_images=config.keep_images)
-    pool = PagePool(_site(inputs), inputs["pages"], work, settings_of(config), config.workers, config.pages_per_browser)
+    pool = PagePool(site_of(inputs), inputs["pages"], work, settings_of(config), config.workers, config.pages_per_browser)
+
+    def choosing(page: Page) -> Choose:
+        share = shares[page.page_id]
+        return lambda boxes: choose_tiles(boxes, page.page_id, share, config.seed)
 
     def tell(page: Page, facts: dict[str, Any]) -> None:
         store.finish_page(page.page_id) if facts["tiles"] else store.skip_page(page.page_id)
@@ -124,7 +128,7 @@ def render_tiles(config: Config, inputs: Inputs, out: Path) -> Counts:
         "render_tiles",
         pages,
         lambda page: page.page_id,
-        lambda todo: pool.run(todo, shares),
+        lambda todo: pool.run(todo, choosing),
         out,
         max_error_share=config.max_error_share,
         finished=tell,
@@ -146,7 +150,7 @@ def settings_of(config: Config) -> PageSettings:
     return PageSettings(profile_of(config.profile), **{name: getattr(config, name) for name in names})
 
 
-def _site(inputs: Inputs) -> Site:
+def site_of(inputs: Inputs) -> Site:
     if "archive" not in inputs:
         return FolderSite(inputs["pages"])
     from tilewright.data_gen.zim_site import ZimSite  # of an extra that other sources do without

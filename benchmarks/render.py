@@ -1,0 +1,235 @@
+"""Rendering against a plain sequential Playwright loop: tiles/s, pixels, memory. Prints one JSON line.
+
+    python benchmarks/render.py --cppreference FOLDER          (about 15 minutes on 2 cores)
+
+FOLDER: ``usr/share/cppreference/doc/html`` of Debian's package cppreference-doc-en-html, unpacked anywhere. Without it
+only the default corpus (the 106 articles inside the gensim wheel) is measured.
+
+- ``tiles_per_s`` and ``plain_tiles_per_s``: the whole stage (layout, words, links, hashes, store) against ``goto`` and
+  ``screenshot(full_page=True)`` of the same HTML files in one page of the same program, in turns; ``ratio`` wanted >= 2.
+  ``program``: what both run; ``ratio_full_browser``: against the loop in the full browser, where there is one.
+- ``pages_with_other_pixels``: of those up to 16,000 px high, our tiles put together against the loop's picture; wanted 0.
+- ``seam_mismatches``: of higher pages, rows around each tile edge against an overlapping capture; wanted 0.
+- ``memory_ratio``: peak PSS of the process tree with 600 pages over that with 100; wanted <= 1.15.
+"""
+
+import argparse
+import asyncio
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from tilewright.configs.stage import run_stage
+from tilewright.data_gen import make_pages, render_tiles
+from tilewright.data_gen.browser import Browser
+from tilewright.data_gen.profiles import Profile
+from tilewright.data_gen.records import Page, read_jsonl
+from tilewright.data_gen.site import FolderSite
+from tilewright.data_gen.tile_store import TileStore
+from tilewright.data_gen.tiles import TileBox
+
+MAX_SINGLE_PX = 16_000
+WORKERS = os.cpu_count() or 1
+PROGRAMS = ("chromium-headless-shell", "chromium")
+
+
+def plain_loop(files: Sequence[Path], program: str, pictures: dict[str, bytes] | None = None) -> tuple[float, int]:
+    """(seconds, tiles) of one page that visits ``files`` in turn; keeps the pictures by file name if asked to."""
+
+    async def run() -> tuple[float, int]:
+        from playwright.async_api import async_playwright
+
+        async with async_playwright() as playwright:
+            browser = await playwright.chromium.launch(executable_path=program)
+            context = await browser.new_context(viewport={"width": 875, "height": 1024}, java_script_enabled=False)
+            page = await context.new_page()
+            started, tiles = time.perf_counter(), 0
+            for file in files:
+                await page.goto(file.as_uri())
+                picture = await page.screenshot(full_page=True)
+                with Image.open(io.BytesIO(picture)) as image:
+                    tiles += -(-image.height // 1024)
+                if pictures is not None:
+                    pictures[file.name] = picture
+            seconds = time.perf_counter() - started
+            await browser.close()
+            return seconds, tiles
+
+    return asyncio.run(run())
+
+
+def our_stage(pages: Path, out: Path, workers: int = WORKERS) -> tuple[float, int]:
+    """(seconds, tiles) of the whole stage."""
+    config = render_tiles.Config(pages=pages, out=out, max_tiles=None, max_tiles_per_page=None, workers=workers)
+    started = time.perf_counter()
+    counts = run_stage(render_tiles.STAGE, config)["counts"]
+    return time.perf_counter() - started, counts["tiles"]
+
+
+def make_corpus(out: Path, **settings: Any) -> Path:
+    """The folder of make_pages."""
+    run_stage(make_pages.STAGE, make_pages.Config(out=out, workers=WORKERS, **settings))
+    return out
+
+
+def stitched(tiles: Path) -> dict[str, Image.Image]:
+    """{page_id: all its tiles put together}, of pages that a single capture can show."""
+    store = TileStore.open(tiles)
+    pages = {page.page_id: page for page in read_jsonl(tiles / "pages.jsonl", Page) if page.height_px <= MAX_SINGLE_PX}
+    whole = {key: Image.new("RGB", (page.width_px, page.height_px)) for key, page in pages.items()}
+    for tile_id in store.tile_ids:
+        tile = store.light(tile_id)
+        if tile.page_id in whole:
+            whole[tile.page_id].paste(store.image(tile_id), (tile.x_px, tile.y_px))
+    return whole
+
+
+def other_pixels(tiles: Path, pictures: dict[str, bytes]) -> tuple[int, list[str]]:
+    """(pages compared, the page_ids that differ)."""
+    whole = stitched(tiles)
+    differing = []
+    for page_id, ours in whole.items():
+        with Image.open(io.BytesIO(pictures[f"{page_id}.html"])) as image:
+            theirs = image.convert("RGB")
+        height = min(ours.height, theirs.height)  # a page lower than the window: the loop pictures the window
+        box = (0, 0, min(ours.width, theirs.width), height)
+        same_size = theirs.width == ours.width and (theirs.height == ours.height or theirs.height == 1024)
+        if not same_size or ours.crop(box).tobytes() != theirs.crop(box).tobytes():
+            differing.append(page_id)
+    return len(whole), differing
+
+
+def seam_mismatches(pages: Path, tiles: Path) -> tuple[int, int]:
+    """(edges looked at, those where an overlapping capture shows other pixels) of pages too high for one capture."""
+    store = TileStore.open(tiles)
+    rendered = {page.page_id: page for page in read_jsonl(tiles / "pages.jsonl", Page)}
+    high = [page for page in read_jsonl(pages / "pages.jsonl", Page) if page.page_id in rendered]
+    high = [page for page in high if rendered[page.page_id].height_px > MAX_SINGLE_PX]
+
+    async def run() -> tuple[int, int]:
+        edges = wrong = 0
+        async with Browser(FolderSite(pages), (875, 1024)) as browser:
+            for page in high:
+                async with browser.open(page, Profile(), 120) as opened:
+                    for row in range(1, rendered[page.page_id].height_px // 1024 - 1):
+                        box = TileBox(0, 0, 0, row * 1024 - 512, 875, 1024)
+                        across = np.asarray((await opened.capture(box, by_scrolling=True)).image)
+                        above = np.asarray(store.image(f"{page.page_id}-{row - 1:04d}-00"))[512:1024]
+                        below = np.asarray(store.image(f"{page.page_id}-{row:04d}-00"))[:512]
+                        edges += 1
+                        wrong += not np.array_equal(across, np.concatenate([above, below]))
+        return edges, wrong
+
+    return asyncio.run(run())
+
+
+def tree_pss_mb(root: int) -> float:
+    """Proportional set size of a process and all below it."""
+    parents: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError):
+            continue
+        parents.setdefault(parent, []).append(int(folder.name))
+    total, waiting = 0, [root]
+    while waiting:
+        pid = waiting.pop()
+        waiting += parents.get(pid, [])
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue
+        total += next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+    return total / 1024
+
+
+def peak_memory_mb(pages: Path, out: Path) -> float:
+    """Peak PSS of a fresh process tree that renders ``pages``, sampled five times a second."""
+    command = [sys.executable, __file__, "--render", str(pages), str(out)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    peak, stop = [0.0], threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(0.2):
+            peak[0] = max(peak[0], tree_pss_mb(process.pid))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    status = process.wait()
+    stop.set()
+    thread.join()
+    if status:
+        raise SystemExit(f"rendering {pages} failed")
+    return peak[0]
+
+
+def measure(pages: Path, work: Path, name: str) -> dict[str, Any]:
+    """Speed and pixels of one corpus."""
+    files = sorted((pages / "documents").glob("*.html"))
+    programs = [found for found in map(shutil.which, PROGRAMS) if found]
+    pictures: dict[str, bytes] = {}
+    plain = [plain_loop(files, programs[0], pictures)]
+    ours = [our_stage(pages, work / f"{name}-0")]
+    plain.append(plain_loop(files, programs[0]))
+    ours.append(our_stage(pages, work / f"{name}-1"))
+    compared, differing = other_pixels(work / f"{name}-0", pictures)
+    edges, wrong = seam_mismatches(pages, work / f"{name}-0")
+    plain_rate, our_rate = (sum(tiles for _, tiles in runs) / sum(s for s, _ in runs) for runs in (plain, ours))
+    result = {
+        "pages": len(files),
+        "tiles": ours[0][1],
+        "program": Path(programs[0]).name,
+        "plain_tiles_per_s": round(plain_rate, 2),
+        "tiles_per_s": round(our_rate, 2),
+        "ratio": round(our_rate / plain_rate, 2),
+        "pages_compared": compared,
+        "pages_with_other_pixels": len(differing),
+        "seams": edges,
+        "seam_mismatches": wrong,
+    }
+    if len(programs) > 1:
+        seconds, tiles = plain_loop(files, programs[1])
+        result["ratio_full_browser"] = round(our_rate / (tiles / seconds), 2)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cppreference", type=Path, metavar="FOLDER")
+    parser.add_argument("--render", nargs=2, type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.render:
+        our_stage(*options.render)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        result = {"benchmark": "render", "workers": WORKERS}
+        result["default_corpus"] = measure(make_corpus(work / "wiki", source="wiki_dump"), work, "wiki-tiles")
+        if options.cppreference:
+            settings = {
+                "source": "html_folder",
+                "path": options.cppreference,
+                "base_url": "https://en.cppreference.com/",
+            }
+            few, many = (make_corpus(work / f"cpp-{count}", max_pages=count, **settings) for count in (100, 600))
+            result["cppreference"] = measure(few, work, "cpp-tiles")
+            peaks = [peak_memory_mb(pages, work / f"memory-{pages.name}") for pages in (few, many)]
+            result["memory_mb"], result["memory_ratio"] = [round(mb) for mb in peaks], round(peaks[1] / peaks[0], 3)
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
