@@ -88,6 +88,6 @@ def text_density(tile: Tile) -> float:
 
 def ink_share(image: Image.Image) -> float:
     """Share of the pixels that differ from the background, which is the commonest grey level."""
-    levels = np.asarray(image.convert("L"), dtype=np.int16)
-    background = int(np.bincount(levels.reshape(-1), minlength=256).argmax())
-    return float((np.abs(levels - background) >= INK_LEVELS).mean())
+    histogram = np.array(image.convert("L").histogram())
+    far = np.abs(np.arange(len(histogram)) - histogram.argmax()) >= INK_LEVELS
+    return float(histogram[far].sum() / histogram.sum())

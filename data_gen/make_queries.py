@@ -3,10 +3,12 @@
 import functools
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from PIL import Image
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import process_items
@@ -82,9 +84,10 @@ def gate(store: TileStore, pages: dict[str, Page], config: GateConfig, out: Path
     """{tile_id: {"gate": which stopped it} or {"skip": reason}, or neither: it passed}; resumes tile by tile."""
 
     def work(tile_ids: Sequence[str]) -> Iterator[tuple[str, Any]]:
-        all_gates = gates(config)
+        all_gates, hashing = gates(config), config.near_duplicate_bits is not None
         for tile_id in tile_ids:
-            yield tile_id, _look(store, pages, all_gates, config.near_duplicate_bits is not None, tile_id)
+            load = functools.cache(functools.partial(store.image, tile_id))
+            yield tile_id, look(pages, store.light(tile_id), all_gates, load, hashing=hashing)
 
     found = process_items("gates", list(store.tile_ids), lambda tile_id: f"{GATED}{tile_id}", work, out)
     looked = {key.removeprefix(GATED): value for key, value in found.items()}
@@ -96,17 +99,16 @@ def gate(store: TileStore, pages: dict[str, Page], config: GateConfig, out: Path
     return looked | {tile_id: {"gate": NEAR_DUPLICATE} for tile_id in dropped}
 
 
-def _look(
-    store: TileStore, pages: dict[str, Page], all_gates: Sequence[Gate], hashing: bool, tile_id: str
+def look(
+    pages: dict[str, Page], tile: Tile, all_gates: Sequence[Gate], load: Callable[[], Image.Image], *, hashing: bool
 ) -> dict[str, Any]:
     """What stops a tile by itself; of one that passes its perceptual hash and size, if ``hashing``."""
-    tile = store.light(tile_id)
-    if tile.page_id not in pages:
-        raise InputError(f"tile {tile_id}: its page {tile.page_id} isn't in pages.jsonl: run render_tiles again")
+    page = pages.get(tile.page_id)
+    if page is None:
+        raise InputError(f"tile {tile.tile_id}: its page {tile.page_id} isn't in pages.jsonl: run render_tiles again")
     if not tile.text.strip():
         return {"skip": "no_text"}
-    load = functools.cache(functools.partial(store.image, tile_id))
-    stopped = first_failed(all_gates, pages[tile.page_id], tile, load)
+    stopped = first_failed(all_gates, page, tile, load)
     if stopped is not None:
         return {"gate": stopped}
     return {"hash": perceptual_hash(load()), "size_px": [tile.width_px, tile.height_px]} if hashing else {}
