@@ -131,10 +131,10 @@ class Client:
         gate = self._gates.of(_host(url))
         gate.delay_s = max(gate.delay_s, delay_s)
 
-    async def _read_robots(self, url: str) -> tuple[int, bytes]:
+    async def _read_robots(self, url: str) -> bytes:
         ask = Ask(MAX_BYTES, "text/plain,*/*;q=0.5", cut=True)
         answer = await self._follow(url, ask, _ROBOTS_REDIRECTS, Budget(inf), None)
-        return answer.status, answer.body
+        return answer.body
 
     async def _with_retries(self, url: str, ask: Ask, budget: Budget) -> Answer:
         for attempt in range(self._politeness.retries + 1):

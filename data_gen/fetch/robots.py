@@ -9,14 +9,14 @@ from protego import Protego
 from tilewright.data_gen.fetch.failure import FetchError
 
 MAX_BYTES = 512 * 1024  # what comes after is not read (RFC 9309, 2.5: at least 500 KiB)
-_TOO_MANY_REQUESTS = 429
-ReadRobots = Callable[[str], Awaitable[tuple[int, bytes]]]
+ReadRobots = Callable[[str], Awaitable[bytes]]
 
 
 class Robots:
-    """The rules of each site, read once by ``read(url) -> (status, text)``, which raises FetchError.
+    """The rules of each site, read once by ``read(url)``: the file's bytes, b"" where there is none (4xx).
 
-    4xx: no rules. 5xx, 429 or no answer at all: nothing may be fetched (a server in trouble, not one without rules).
+    It raises FetchError for 5xx, 429 and no answer at all: then nothing may be fetched (a server in trouble isn't one
+    without rules).
     """
 
     def __init__(self, user_agent: str, read: ReadRobots) -> None:
@@ -39,11 +39,9 @@ class Robots:
 
     async def _rules(self, site: str) -> Protego:
         try:
-            status, text = await self._read(f"{site}/robots.txt")
+            text = await self._read(f"{site}/robots.txt")
         except FetchError as error:
             if error.reason in ("private_address", "unknown_host"):
                 raise
             raise FetchError("robots_unreachable", f"{site}/robots.txt: {error.detail}", final=False) from error
-        if status >= 500 or status == _TOO_MANY_REQUESTS:
-            raise FetchError("robots_unreachable", f"{site}/robots.txt answered {status}", final=False)
-        return Protego.parse(text.decode("utf-8-sig", errors="replace") if 200 <= status < 300 else "")
+        return Protego.parse(text.decode("utf-8-sig", errors="replace"))
