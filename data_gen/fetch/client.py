@@ -212,6 +212,9 @@ def _failure(error: Exception, host: str) -> FetchError:
         return FetchError("unknown_host", f"{host} has no address", final=False)
     if isinstance(error, httpx2.InvalidURL):
         return FetchError("not_a_web_address", "no HTTP client can ask for it", final=True)
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        detail = f"the certificate of {host} isn't trusted here; SSL_CERT_FILE can name other authorities"
+        return FetchError("bad_certificate", detail, final=False)
     return FetchError("connection_failed", type(error).__name__, final=False)
 
 

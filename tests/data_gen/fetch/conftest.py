@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.data_gen.fetch.mirror import Failure, Mirror, MirrorRecord
 from tilewright.data_gen.fetch.settings import Limits, Politeness
 from tilewright.data_gen.fetch_pages import Config
+from tilewright.data_gen.records import read_jsonl
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
-NO_ROBOTS = 404
+SHOWN = "<title>T</title><link rel=stylesheet href=/s.css><img src=/a.png><img src=/none.png><a href=/other>x</a>"
 
 
 @dataclass(frozen=True)
@@ -163,5 +165,39 @@ def fetch_config(tmp_path: Path, fast: Politeness) -> Callable[..., Config]:
             "max_error_share": 1.0,
         }
         return Config(urls=tmp_path / f"{name}.txt", out=tmp_path / name, **(defaults | options))  # type: ignore[arg-type]
+
+    return make
+
+
+@pytest.fixture
+def records() -> Callable[[Path], dict[str, MirrorRecord]]:
+    """records(mirror) -> {URL: record}."""
+    return lambda mirror: {record.url: record for record in Mirror(mirror).records()}
+
+
+@pytest.fixture
+def reasons() -> Callable[[Path], dict[str, str]]:
+    """reasons(mirror) -> {URL that failed: reason}."""
+    return lambda mirror: {entry.url: entry.reason for entry in read_jsonl(mirror / "failed.jsonl", Failure)}
+
+
+@pytest.fixture
+def shown() -> str:
+    """The HTML that the pages of ``site`` begin with."""
+    return SHOWN
+
+
+@pytest.fixture
+def site(server: WebServer) -> Callable[..., list[str]]:
+    """site(pages=1) -> URLs of pages that show one stylesheet with a font, one picture, and one that isn't there."""
+
+    def make(pages: int = 1) -> list[str]:
+        css, png, font = ({"Content-Type": kind} for kind in ("text/css", "image/png", "font/woff2"))
+        server.routes["/s.css"] = Reply(b"@font-face { src: url(fonts/f.woff2) }", headers=css)
+        server.routes["/fonts/f.woff2"] = Reply(b"font", headers=font)
+        server.routes["/a.png"] = Reply(b"picture", headers=png)
+        for number in range(pages):
+            server.page(f"/{number}.html", SHOWN + f"<p>{number}</p>")
+        return [server.url(f"/{number}.html") for number in range(pages)]
 
     return make
