@@ -6,10 +6,10 @@ FOLDER: ``usr/share/cppreference/doc/html`` of Debian's package cppreference-doc
 only the default corpus (the 106 articles inside the gensim wheel) is measured.
 
 - ``tiles_per_s`` and ``plain_tiles_per_s``: the whole stage (layout, words, links, hashes, store) against ``goto`` and
-  ``screenshot(full_page=True)`` of the same HTML files in one page of the same program, in turns; ``ratio`` wanted >= 2.
-  ``program``: what both run; ``ratio_full_browser``: against the loop in the full browser, where there is one.
-- ``pages_with_other_pixels``: of those up to 16,000 px high, our tiles put together against the loop's picture; wanted 0.
-- ``seam_mismatches``: of higher pages, rows around each tile edge against an overlapping capture; wanted 0.
+  ``screenshot(full_page=True)`` of the same HTML files in one page of the same program with the same flags (font hinting
+  moves words), in turns; ``ratio`` wanted >= 2. ``program``: what both run; ``ratio_full_browser``: against the loop in the full browser, where there is one.
+- ``pages_with_other_pixels``: of those up to 16,000 px, our tiles put together against the loop's picture; wanted 0.
+- ``seam_mismatches``: of higher pages, tile edges against captures that overlap them; wanted 0.
 - ``memory_ratio``: peak PSS of the process tree with 600 pages over that with 100; wanted <= 1.15.
 """
 
@@ -24,9 +24,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 from PIL import Image
@@ -34,6 +35,7 @@ from PIL import Image
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen import make_pages, render_tiles
 from tilewright.data_gen.browser import Browser
+from tilewright.data_gen.chromium import FLAGS
 from tilewright.data_gen.profiles import Profile
 from tilewright.data_gen.records import Page, read_jsonl
 from tilewright.data_gen.site import FolderSite
@@ -42,27 +44,28 @@ from tilewright.data_gen.tiles import TileBox
 
 MAX_SINGLE_PX = 16_000
 WORKERS = os.cpu_count() or 1
+BASE_URL = "https://en.cppreference.com/"
 PROGRAMS = ("chromium-headless-shell", "chromium")
 
 
-def plain_loop(files: Sequence[Path], program: str, pictures: dict[str, bytes] | None = None) -> tuple[float, int]:
-    """(seconds, tiles) of one page that visits ``files`` in turn; keeps the pictures by file name if asked to."""
+def plain_loop(files: Mapping[str, Path], program: str, pictures: dict[str, bytes] | None = None) -> tuple[float, int]:
+    """(seconds, tiles) of one page that visits ``files`` {page_id: file} in turn; keeps the pictures if asked to."""
 
     async def run() -> tuple[float, int]:
         from playwright.async_api import async_playwright
 
         async with async_playwright() as playwright:
-            browser = await playwright.chromium.launch(executable_path=program)
+            browser = await playwright.chromium.launch(executable_path=program, args=list(FLAGS))
             context = await browser.new_context(viewport={"width": 875, "height": 1024}, java_script_enabled=False)
             page = await context.new_page()
             started, tiles = time.perf_counter(), 0
-            for file in files:
+            for page_id, file in files.items():
                 await page.goto(file.as_uri())
                 picture = await page.screenshot(full_page=True)
                 with Image.open(io.BytesIO(picture)) as image:
                     tiles += -(-image.height // 1024)
                 if pictures is not None:
-                    pictures[file.name] = picture
+                    pictures[page_id] = picture
             seconds = time.perf_counter() - started
             await browser.close()
             return seconds, tiles
@@ -101,7 +104,7 @@ def other_pixels(tiles: Path, pictures: dict[str, bytes]) -> tuple[int, list[str
     whole = stitched(tiles)
     differing = []
     for page_id, ours in whole.items():
-        with Image.open(io.BytesIO(pictures[f"{page_id}.html"])) as image:
+        with Image.open(io.BytesIO(pictures[page_id])) as image:
             theirs = image.convert("RGB")
         height = min(ours.height, theirs.height)  # a page lower than the window: the loop pictures the window
         box = (0, 0, min(ours.width, theirs.width), height)
@@ -176,9 +179,17 @@ def peak_memory_mb(pages: Path, out: Path) -> float:
     return peak[0]
 
 
-def measure(pages: Path, work: Path, name: str) -> dict[str, Any]:
+def files_of(pages: Path, folder: Path | None) -> dict[str, Path]:
+    """{page_id: HTML file that a plain loop would open}: the original one, its styles beside it."""
+    records = read_jsonl(pages / "pages.jsonl", Page)
+    if folder is None:
+        return {page.page_id: pages / page.html_path for page in records}
+    return {page.page_id: folder / unquote(page.document_url.removeprefix(BASE_URL)) for page in records}
+
+
+def measure(pages: Path, work: Path, name: str, folder: Path | None = None) -> dict[str, Any]:
     """Speed and pixels of one corpus."""
-    files = sorted((pages / "documents").glob("*.html"))
+    files = files_of(pages, folder)
     programs = [found for found in map(shutil.which, PROGRAMS) if found]
     pictures: dict[str, bytes] = {}
     plain = [plain_loop(files, programs[0], pictures)]
@@ -222,10 +233,10 @@ def main() -> None:
             settings = {
                 "source": "html_folder",
                 "path": options.cppreference,
-                "base_url": "https://en.cppreference.com/",
+                "base_url": BASE_URL,
             }
             few, many = (make_corpus(work / f"cpp-{count}", max_pages=count, **settings) for count in (100, 600))
-            result["cppreference"] = measure(few, work, "cpp-tiles")
+            result["cppreference"] = measure(few, work, "cpp-tiles", options.cppreference)
             peaks = [peak_memory_mb(pages, work / f"memory-{pages.name}") for pages in (few, many)]
             result["memory_mb"], result["memory_ratio"] = [round(mb) for mb in peaks], round(peaks[1] / peaks[0], 3)
     print(json.dumps(result))

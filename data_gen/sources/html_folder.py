@@ -42,6 +42,7 @@ class HtmlFolder:
         except InputError as error:
             raise InputError(f"base_url: {error}") from error
         # as browsers spell it, without a query: what the folder's files are asked for by
+        self._paths: dict[str, Path] = {}  # file by URL: so that documents() needn't read every file again
         self._root = web_address("", self._base_url or "").partition("?")[0] or NOWHERE
 
     def entries(self, skipped: Counter[str]) -> Iterator[Entry]:
@@ -52,18 +53,17 @@ class HtmlFolder:
                 skipped["empty_files"] += 1
                 continue
             head = read_head(text)
-            yield Entry(self._url(path, head), head.title or one_line(path.stem), str(path.relative_to(self._folder)))
+            url = self._url(path, head)
+            self._paths.setdefault(url, path)
+            yield Entry(url, head.title or one_line(path.stem), str(path.relative_to(self._folder)))
 
     def documents(self, wanted: set[str]) -> Iterator[tuple[str, _File]]:
         """(URL, file) of the first file with each wanted URL."""
-        missing = set(wanted)
-        for path in self._files():
-            data = path.read_bytes()
-            text = decode_html(data)
-            url = self._url(path, read_head(text)) if text.strip() else ""
-            if url in missing:
-                missing.discard(url)
-                yield url, _File(path, data)
+        if not wanted <= self._paths.keys():
+            for _ in self.entries(Counter()):
+                pass
+        for url in sorted(wanted & self._paths.keys()):
+            yield url, _File(self._paths[url], self._paths[url].read_bytes())
 
     def convert(self, url: str, raw: _File) -> Document:
         """The file's text as UTF-8 (a BOM outranks its ``<meta>``), with the files of the folder that it asks for."""

@@ -60,6 +60,11 @@ def _codec(label: str) -> str:
     return "" if _NO_TEXT.fullmatch(name) else _CODECS.get(name, name)
 
 
+_HEAD_CHARACTERS = 1 << 18
+_BODY_CHARACTERS = 1 << 14  # where a first heading may stand in for a title
+_HEAD_END = re.compile(r"</head|<body", re.IGNORECASE)
+
+
 class Head(HTMLParser):
     """The title (else first heading) and canonical link of a page."""
 
@@ -95,8 +100,9 @@ class Head(HTMLParser):
 
 
 def read_head(text: str) -> Head:
-    """What the head of the page ``text`` says."""
+    """What the head of the page ``text`` says; a title may also be a heading at the beginning of its body."""
+    end = _HEAD_END.search(text, 0, _HEAD_CHARACTERS)
     head = Head()
     with suppress(AssertionError):  # html.parser gives up on `<![unknown[`: what was read so far stands
-        head.feed(text)
+        head.feed(text[: (end.start() if end else 0) + _BODY_CHARACTERS])
     return head

@@ -1,7 +1,6 @@
 """A ZIM archive as a source of pages: its articles, whose HTML and assets stay in the archive."""
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,10 +14,6 @@ from tilewright.data_gen.sources.html_text import Head, decode_html, read_head
 from tilewright.data_gen.sources.source import Document, Entry, one_line
 from tilewright.data_gen.urls import canonical_url
 from tilewright.data_gen.zim_archive import ZimArchive, ZimItem
-
-_HEAD_CHARACTERS = 1 << 18
-_BODY_CHARACTERS = 1 << 14  # where a first heading may stand in for a title
-_HEAD_END = re.compile(r"</head|<body", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -56,7 +51,7 @@ class Zim:
             if not data.strip():
                 skipped["empty_pages"] += 1
                 continue
-            head = _read_head(decode_html(data))
+            head = read_head(decode_html(data))
             url = self._url(item, head)
             self._numbers.setdefault(url, number)
             named = item.title if item.title != item.path else head.title
@@ -99,9 +94,3 @@ class Zim:
             f"{self._archive.path}: {item.path}: wanted <link rel=canonical href=...> in the page, or base_url in the"
             " config"
         )
-
-
-def _read_head(html: str) -> Head:
-    """The title and canonical link of an article: its body, all but the beginning, isn't parsed."""
-    end = _HEAD_END.search(html, 0, _HEAD_CHARACTERS)
-    return read_head(html[: (end.start() if end else 0) + _BODY_CHARACTERS])
