@@ -16,9 +16,11 @@ from tilewright.configs.load import find_config
 from tilewright.configs.recipe import Step, load_recipe, run_recipe
 from tilewright.configs.stage import Stage, rank_and_world, run_and_show
 from tilewright.configs.status import status_of
+from tilewright.data_gen import tiles_cli
 
 STAGES: dict[str, tuple[str, str]] = {
-    "make_pages": ("data_gen", "sources (a wiki dump, a folder of HTML) -> pages"),
+    "fetch_pages": ("data_gen", "a list of URLs -> a local mirror of the pages and what they show"),
+    "make_pages": ("data_gen", "sources (wiki dump, HTML folder, mirror, ZIM, PDFs, pictures) -> pages"),
     "render_tiles": ("data_gen", "pages -> screenshot tiles with their DOM text"),
     "make_queries": ("data_gen", "tiles -> question, answer and positive tile"),
     "filter_pairs": ("data_gen", "keep self-contained, unique, answerable pairs"),
@@ -73,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     recipe = commands.add_parser("run", help="run a recipe: a YAML list of stages, resumable as a whole")
     recipe.add_argument("recipe", type=Path, metavar="LIST.yaml")
     recipe.set_defaults(action=_run)
+    tiles_cli.add_parser(commands)
     status = commands.add_parser("status", help="what is complete, partial or stale in a folder of runs")
     status.add_argument("folder", type=Path)
     status.add_argument("--verify", action="store_true", help="hash every output file (default: compare sizes)")
