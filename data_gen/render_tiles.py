@@ -115,7 +115,9 @@ def render_tiles(config: Config, inputs: Inputs, out: Path) -> Counts:
     work = out / WORK
     work.mkdir(exist_ok=True)
     store = StoreWriter(out / STORE, work, [page.page_id for page in pages], keep_images=config.keep_images)
-    pool = PagePool(site_of(inputs), inputs["pages"], work, settings_of(config), config.workers, config.pages_per_browser)
+    pool = PagePool(
+        site_of(inputs), inputs["pages"], work, settings_of(config), config.workers, config.pages_per_browser
+    )
 
     def choosing(page: Page) -> Choose:
         share = shares[page.page_id]
@@ -133,7 +135,9 @@ def render_tiles(config: Config, inputs: Inputs, out: Path) -> Counts:
         max_error_share=config.max_error_share,
         finished=tell,
     )
-    kept = [page for page in pages if finished.get(page.page_id, {}).get("tiles")]
+    kept = [
+        page for page in sorted(pages, key=lambda page: page.page_id) if finished.get(page.page_id, {}).get("tiles")
+    ]
     if not kept and part[1] == 1:
         raise InputError(f"{path}: none of its {len(pages)} pages gave a tile (pages of no height, or all failed)")
     for page, _ in pool.failed(pages):

@@ -11,7 +11,7 @@ from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import Tile, to_json
 from tilewright.data_gen.store import edit
 from tilewright.data_gen.store.card import write_card
-from tilewright.data_gen.store.exchange import new_folder, tile_json
+from tilewright.data_gen.store.exchange import new_folder, suffix_of, tile_json
 from tilewright.data_gen.store.image_folder import export_images, import_images
 from tilewright.data_gen.store.merge import merge
 from tilewright.data_gen.store.page_records import pages_of, pages_path, write_pages
@@ -52,6 +52,18 @@ def show_store(options: argparse.Namespace) -> None:
         options.save.write_bytes(tile.image)
     shown = tile_json(tile) | {name: len(getattr(tile, name)) for name in ("words", "blocks", "links", "image")}
     print(json.dumps(shown, ensure_ascii=False, indent=1))
+
+
+def render_tiles_again(options: argparse.Namespace) -> None:
+    """Write the images of some tiles, made again from their pages."""
+    from tilewright.data_gen.render_again import render_again, source_of
+
+    source = source_of(options.folder, options.pages, options.archive)
+    options.out.mkdir(parents=True, exist_ok=True)
+    for tile in render_again(options.folder, options.tile_ids, source):
+        path = options.out / f"{tile.tile_id}.{suffix_of(tile.image, tile.tile_id)}"
+        path.write_bytes(tile.image)
+        print(f"{path}: as stored, image_sha256 {tile.image_sha256}")
 
 
 def export_store(options: argparse.Namespace) -> None:
@@ -137,6 +149,7 @@ def _counts(counts: dict[str, int]) -> str:
 COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
     "verify": verify_store,
     "show": show_store,
+    "render": render_tiles_again,
     "export": export_store,
     "import": import_store,
     "add": add_pages,
