@@ -2,7 +2,7 @@
 
 Speaks to paged_documents.py over pipes. A message is its length (8 bytes), JSON, and pictures' bytes behind it, whose
 lengths stand in ``blobs``. Requests: {"open": path, limits} and {"page": number, "boxes": [[y_px, height_px]],
-"layer": whether its words are wanted}.
+"layer": whether its words are wanted, encoding}.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
-from tilewright.data_gen.images import encode_png, image_sha256
+from tilewright.data_gen.images import decode_image, encode_image, image_sha256
 from tilewright.data_gen.pdf_document import PdfDocument
 from tilewright.data_gen.picture_document import PictureDocument
 
@@ -53,7 +53,7 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
                 answer = {"sizes_px": document.sizes_px, "title": document.title, "revised": revised}
             else:
                 assert document is not None, "a page of no document"
-                answer, blobs = _draw(document, request["page"], request["boxes"])
+                answer, blobs = _draw(document, request)
                 answer |= document.layer(request["page"]) if request["layer"] else {}
         except (ItemError, InputError, MemoryError) as error:
             answer = {"error": str(error) or "out of memory"}
@@ -68,12 +68,13 @@ def _open(path: Path, limits: dict[str, int]) -> PdfDocument | PictureDocument:
     return PictureDocument(path, limits["width_px"], limits["max_pixels"], limits["max_pages"])
 
 
-def _draw(
-    document: PdfDocument | PictureDocument, number: int, boxes: Sequence[tuple[int, int]]
-) -> tuple[dict[str, Any], list[bytes]]:
-    """The tiles ``boxes`` [(y_px, height_px)] of a page, over its whole width: their hashes, and them as PNG."""
-    tiles = [document.rows(number, y_px, height_px) for y_px, height_px in boxes]
-    return {"image_sha256": [image_sha256(tile) for tile in tiles]}, [encode_png(tile) for tile in tiles]
+def _draw(document: PdfDocument | PictureDocument, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+    """The tiles ``boxes`` [(y_px, height_px)] of a page, over its whole width: their hashes, and them encoded."""
+    tiles = [document.rows(request["page"], y_px, height_px) for y_px, height_px in request["boxes"]]
+    encoded = [encode_image(tile, request["image_format"], request["jpeg_quality"]) for tile in tiles]
+    if request["image_format"] == "jpeg":  # a hash is that of what a reader will see
+        tiles = [decode_image(data) for data in encoded]
+    return {"image_sha256": [image_sha256(tile) for tile in tiles]}, encoded
 
 
 def _end_with_parent(parent: int) -> None:

@@ -35,6 +35,7 @@ class DocumentSizes:
 
     ``max_height_px``: of all its pages one below the other; ``max_pages``: PDF pages or TIFF frames; ``max_pixels``:
     of a picture before it is reduced. ``page_timeout_s``: to open a document, and to draw each of its pages.
+    ``image_format`` (png, webp or jpeg) and ``jpeg_quality`` are those of the tiles.
     """
 
     tile_width_px: int = TILE_WIDTH_PX
@@ -44,6 +45,8 @@ class DocumentSizes:
     max_pages: int = 10_000
     max_pixels: int = 100_000_000
     page_timeout_s: float = 120.0
+    image_format: str = "png"
+    jpeg_quality: int = 90
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ class DocumentWorker:
     def draw(
         self, path: Path, number: int, boxes: Sequence[TileBox], sizes: DocumentSizes
     ) -> Iterator[tuple[dict[str, Any], list[tuple[bytes, str]]]]:
-        """(text layer of a page, [(PNG, hash)] of some of its tiles), in the order of ``boxes``; places in the page.
+        """(text layer of a page, [(encoded image, hash)] of some of its tiles), in their order (boxes of the page).
 
         Raises ItemError as ``open``, which it calls if another document was opened or the process ended since.
         """
@@ -128,10 +131,11 @@ class DocumentWorker:
             if self._opened != path:
                 self.open(path, sizes)
             places = [[box.y_px, box.height_px] for box in boxes[start : start + TILES_PER_ANSWER]]
-            request = {"page": number, "boxes": places, "layer": not layer}
-            answer, pngs = self._ask(path, request, sizes.page_timeout_s)
+            encoding = {"image_format": sizes.image_format, "jpeg_quality": sizes.jpeg_quality}
+            request = {"page": number, "boxes": places, "layer": not layer} | encoding
+            answer, encoded = self._ask(path, request, sizes.page_timeout_s)
             layer = layer or {name: answer[name] for name in ("words", "blocks", "links")}
-            yield layer, list(zip(pngs, answer["image_sha256"], strict=True))
+            yield layer, list(zip(encoded, answer["image_sha256"], strict=True))
 
     def _end_if_dead(self) -> None:
         """A process that ended between two requests, killed from outside, isn't the next document's fault."""

@@ -1,12 +1,17 @@
 """PDFs in a real worker process: pixels, words and links at their places; hostile files fail alone, by name."""
 
 import asyncio
+import contextlib
 import dataclasses
 import hashlib
 import io
+import json
 import math
 import os
+import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -19,6 +24,7 @@ from PIL import Image
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
+from tilewright.configs.load import load
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen.images import decode_image, image_sha256
 from tilewright.data_gen.make_pages import STAGE, Config
@@ -338,6 +344,60 @@ def test_a_document_without_a_worker_ends_its_own(written: Callable[..., Path]) 
     assert not children() - before
 
 
+@pytest.mark.parametrize(("image_format", "magic"), [("png", b"\x89PNG"), ("webp", b"RIFF"), ("jpeg", b"\xff\xd8")])
+def test_encodings(written: Callable[..., Path], worker: DocumentWorker, image_format: str, magic: bytes) -> None:
+    path = written(pdf_of([(LETTER, text(b"Moss") + b"1 0 0 rg 50 50 200 300 re f")]))
+    sizes = dataclasses.replace(SIZES, image_format=image_format, jpeg_quality=80)
+    for tile, lossless in zip(tiles_of(path, worker, sizes), tiles_of(path, worker), strict=True):
+        assert tile.image.startswith(magic) and image_sha256(decode_image(tile.image)) == tile.image_sha256
+        assert (tile.image_sha256 == lossless.image_sha256) == (image_format != "jpeg")
+
+
+def test_damaged_files_are_drawn_or_named(written: Callable[..., Path], worker: DocumentWorker) -> None:
+    content = text(b"Moss is green and soft.", b"It grows.")
+    data, drawn = pdf_of([(LETTER, content)] * 2, info=b"<</Title(Moss)>>"), 0
+    for seed in range(40):
+        chance, damaged = random.Random(seed), bytearray(data)
+        for _ in range(chance.choice((1, 3, 10))):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        with contextlib.suppress(ItemError):
+            drawn += bool(tiles_of(written(bytes(damaged)), worker))
+    assert 0 < drawn < 40
+
+
+def test_a_worker_ends_with_its_parent(written: Callable[..., Path]) -> None:
+    """Even if it hangs in a document while the parent is killed."""
+    program = (
+        "import sys, threading, time; from pathlib import Path\n"
+        "from tilewright.data_gen.paged_documents import *; from tilewright.data_gen.records import Page\n"
+        "page = Page('0' * 16, 'https://example.com/', '', '', 'pdf')\n"
+        "worker, path = DocumentWorker(), Path(sys.argv[1])\n"
+        "document = render_document(path, page, DocumentSizes(), worker=worker)\n"
+        "print(worker.pid, flush=True)\n"
+        "list(document.tiles)\n"
+    )
+    path = written(endless(), "endless.pdf")
+    parent = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    time.sleep(0.3)
+    assert Path(f"/proc/{pid}").exists()
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 10
+    while _is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _is_alive(pid)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def test_the_same_bytes_every_time(written: Callable[..., Path], worker: DocumentWorker) -> None:
     path = written(pdf_of([(LETTER, text(b"Moss is green"))] * 2))
     with DocumentWorker() as other:
@@ -370,6 +430,32 @@ def test_the_source_titles_dates_and_failures(written: Callable[..., Path], tmp_
     stored = tmp_path / "out" / page.html_path
     assert page.content_sha256 == hashlib.sha256(titled).hexdigest() and stored.read_bytes() == titled
     assert [tile.text for tile in render_document(stored, page, SIZES).tiles] == ["Moss", ""]
+
+
+def test_the_stage_survives_a_kill(
+    tmp_path: Path, kill_once_journalled: Callable[[list[str], Path, int], None]
+) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(50):
+        (tmp_path / "in" / f"{number:02d}.pdf").write_bytes(pdf_of([(LETTER, text(b"Page %d" % number))]))
+    for name in ("killed", "whole"):
+        config = f"kind: stage\nsource: pdf\nworkers: 2\npath: in\nbase_url: https://example.com/\nout: {name}\n"
+        (tmp_path / f"{name}.yaml").write_text(config)
+    kill_once_journalled(["tilewright.data_gen.make_pages", str(tmp_path / "killed.yaml")], tmp_path / "killed", 10)
+    for name in ("killed", "whole"):
+        run_stage(STAGE, load(tmp_path / f"{name}.yaml", Config))
+    killed, whole = (
+        {
+            path.relative_to(tmp_path / name): path.read_bytes()
+            for path in (tmp_path / name).rglob("*")
+            if path.is_file()
+        }
+        for name in ("killed", "whole")
+    )
+    manifests = [json.loads(files.pop(Path("manifest.json"))) for files in (killed, whole)]
+    assert manifests[0]["outputs"] == manifests[1]["outputs"] and manifests[0]["counts"] == manifests[1]["counts"]
+    assert manifests[0]["counts"]["pages"] == 50
+    assert {path for path in killed if path.parts[0] != "logs"} == {path for path in whole if path.parts[0] != "logs"}
 
 
 def test_the_source_takes_one_file_and_names_what_it_lacks(written: Callable[..., Path], tmp_path: Path) -> None:

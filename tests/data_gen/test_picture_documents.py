@@ -1,7 +1,9 @@
 """Pictures as pages: turned, reduced, in the right colours, frames stacked; what can't be read fails alone, by name."""
 
+import contextlib
 import hashlib
 import io
+import random
 import struct
 import zlib
 from collections import Counter
@@ -257,6 +259,20 @@ def test_truncated_files_are_named(draw: Draw, suffix: str, share: float) -> Non
     image.save(buffer, PICTURE_FORMATS[f".{suffix}"], **options)
     with pytest.raises(ItemError, match=rf"a\.{suffix}: "):
         draw(f"a.{suffix}", buffer.getvalue()[: int(share * buffer.tell())])
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg", "webp", "gif", "tif", "bmp"])
+def test_damaged_files_are_drawn_or_named(draw: Draw, suffix: str) -> None:
+    buffer = io.BytesIO()
+    gradient(60, 50).save(buffer, PICTURE_FORMATS[f".{suffix}"])
+    drawn = 0
+    for seed in range(20):
+        chance, damaged = random.Random(seed), bytearray(buffer.getvalue())
+        for _ in range(chance.choice((1, 3, 20))):
+            damaged[chance.randrange(chance.choice((100, len(damaged))))] = chance.randrange(256)
+        with contextlib.suppress(ItemError):
+            drawn += draw(f"a.{suffix}", bytes(damaged)).size > 0
+    assert drawn < 20
 
 
 def test_a_file_is_read_as_what_its_name_says(draw: Draw) -> None:
