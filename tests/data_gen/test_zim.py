@@ -1,6 +1,8 @@
 """ZIM archives of both schemes: articles only, redirects to their end, assets for the renderer, damage named."""
 
+import contextlib
 import hashlib
+import random
 import struct
 from collections import Counter
 from collections.abc import Mapping
@@ -267,3 +269,29 @@ def test_other_encodings_are_served_as_utf_8(tmp_path: Path) -> None:
     (entry,) = Zim(path, "https://example.com/").entries(Counter())
     assert entry.title == "苔"
     assert ZimSite(path).document(page_of(ZimArchive(path), "Moss")) == f"\ufeff{html}".encode()
+
+
+def test_damaged_archives_are_read_or_named(tmp_path: Path) -> None:
+    page = HTML.format(head="").encode()
+    items = {"-/s.css": ("text/css", b"p {}"), "A/Moss": ("text/html", page), "I/moss.png": ("image/png", PNG)}
+    data = old_scheme(tmp_path / "old.zim", items, {"A/B": "A/Moss", "A/C": 99}).read_bytes()
+    refused = 0
+    for seed in range(60):
+        chance, damaged = random.Random(seed), bytearray(data)
+        for _ in range(chance.choice((1, 3, 10))):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        path = tmp_path / f"{seed}.zim"
+        path.write_bytes(bytes(damaged))
+        try:
+            source = Zim(path, "https://example.com/")
+            wanted = {entry.url for entry in source.entries(Counter())}
+            site, root = ZimSite(path), ZimArchive(path).root
+        except InputError:
+            refused += 1
+            continue
+        for url, raw in source.documents(wanted):
+            with contextlib.suppress(ItemError):
+                assert source.convert(url, raw).document_url.startswith(root)
+        for name in ("I/moss.png", "A/B", "A/C", "-/s.css"):
+            site.resource(page_of(ZimArchive(path), "A/Moss"), root + name)
+    assert 0 < refused < 60
