@@ -87,9 +87,8 @@ def _digest(text: str) -> str:
 def gallery_html(store: TileStore, judged: Sequence[Judged], config: GateConfig, per_gate: int) -> str:
     """One HTML page without scripts or requests: a section a gate, at most ``per_gate`` tiles of each fate in it."""
     thresholds = _thresholds(config)
-    kept = [item for item in judged if item.stopped_by == KEPT]
-    sections = [_section(store, name, thresholds[name], judged, kept, per_gate) for name in thresholds]
-    sections.append(_kept_section(store, kept, per_gate))
+    sections = [_section(store, name, thresholds[name], judged, per_gate) for name in thresholds]
+    sections.append(_kept_section(store, judged, per_gate))
     style = resources.files("tilewright.data_gen").joinpath("gallery.css").read_text(encoding="utf-8")
     whole = f"{len(judged)} of {len(store)} tiles" if len(judged) < len(store) else f"all {len(store)} tiles"
     return (
@@ -136,9 +135,8 @@ def _summary(judged: Sequence[Judged], thresholds: dict[str, str]) -> str:
     return f"<table>\n<thead>{head}</thead>\n<tbody>\n" + "\n".join(rows) + "\n</tbody>\n</table>"
 
 
-def _section(
-    store: TileStore, name: str, threshold: str, judged: Sequence[Judged], kept: Sequence[Judged], per_gate: int
-) -> str:
+def _section(store: TileStore, name: str, threshold: str, judged: Sequence[Judged], per_gate: int) -> str:
+    kept = [item for item in judged if item.stopped_by == KEPT]
     stopped = [item for item in judged if item.stopped_by == name]
     measure = _MEASURES.get(name)
     parts = [f'<section id="{_text(name)}">\n<h2>{_text(name)}</h2>\n<p>Passes: {_text(threshold)}.</p>']
@@ -162,7 +160,8 @@ def _section(
     return "\n".join([*parts, "</section>"])
 
 
-def _kept_section(store: TileStore, kept: Sequence[Judged], per_gate: int) -> str:
+def _kept_section(store: TileStore, judged: Sequence[Judged], per_gate: int) -> str:
+    kept = [item for item in judged if item.stopped_by == KEPT]
     shown = sorted(kept, key=lambda item: _digest(item.tile.tile_id))[:per_gate]
     figures = _figures(store, f"Passed all gates: {len(kept)}; a sample", shown)
     return f'<section id="{KEPT}">\n<h2>{KEPT}</h2>\n{figures}\n</section>'

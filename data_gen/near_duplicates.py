@@ -91,12 +91,14 @@ class _Groups:
         self._parents = list(range(len(bits)))
 
     def root(self, tile: int) -> int:
+        """The tile that stands for the group of ``tile``."""
         while self._parents[tile] != tile:
             self._parents[tile] = self._parents[self._parents[tile]]
             tile = self._parents[tile]
         return tile
 
     def join(self, first: int, second: int) -> None:
+        """Make one group of those of two tiles."""
         low, high = sorted((self.root(first), self.root(second)), key=self._ranks.__getitem__)
         self._parents[high] = low
 

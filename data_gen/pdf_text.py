@@ -35,6 +35,7 @@ class _Line:
 
     @property
     def height(self) -> float:
+        """Above 0."""
         return max(1e-6, self.edge(3) - self.edge(1))
 
 

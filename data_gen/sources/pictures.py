@@ -43,9 +43,11 @@ class _FileFolder:
         return sorted(found, key=lambda path: path.relative_to(self._path).as_posix())
 
     def url(self, path: Path) -> str:
+        """The canonical address of a file."""
         return canonical_url(urljoin(self._base_url, "./" + quote(os.fsencode(path.relative_to(self._root)))))
 
     def place(self, path: Path) -> str:
+        """Where a file stands in the folder, for messages."""
         return path.relative_to(self._root).as_posix()
 
 
