@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,14 +17,48 @@ CLOSE_TIMEOUT_S = 10.0
 _UNKNOWN = ""  # no program chosen yet
 
 
+@dataclass
+class _Tab:
+    """A page of the browser with a context of its own, and what is shown in it now."""
+
+    context: Any
+    page: Any
+    session: Any
+    shown: OpenPage | None = None
+    crashed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def refuse(self, socket: Any) -> None:
+        """Count a connection that leads nowhere."""
+        if self.shown is not None:
+            self.shown.count_refused()
+
+    async def answer(self, route: Any) -> None:
+        """Leave a request to the page that is shown."""
+        if self.shown is None:
+            await route.abort("aborted")
+        else:
+            await self.shown.answer(route)
+
+    async def close(self) -> bool:
+        """Close it; whether that went well."""
+        from playwright.async_api import Error
+
+        try:
+            await asyncio.wait_for(self.context.close(), CLOSE_TIMEOUT_S)
+        except (TimeoutError, Error):
+            return False
+        return True
+
+
 class _Generation:
-    """A running browser process and how many pages it was and is used for."""
+    """A running browser process, how many pages it was and is used for, and its tabs that wait for the next page."""
 
     def __init__(self, browser: Any) -> None:
         self.browser = browser
         self.opened = 0
         self.open_now = 0
         self.retired = False
+        self.idle: list[_Tab] = []
         self.dead = asyncio.Event()
         browser.on("disconnected", lambda _: self.dead.set())
 
@@ -35,8 +70,8 @@ class _Generation:
 class Browser:
     """A Chromium that is kept alive, and started anew after ``pages_per_start`` pages or a crash.
 
-    ``viewport_px`` (width, height). Pages may be open at the same time; each has a context of its own: no cookies,
-    storage or cache pass from one to the next.
+    ``viewport_px`` (width, height). Pages may be open at the same time. No cookies, storage or cache pass from one
+    to the next: a page with scripts has a context of its own.
     """
 
     def __init__(self, site: Site, viewport_px: tuple[int, int], pages_per_start: int = 500) -> None:
@@ -94,20 +129,42 @@ class Browser:
         generation = await self._generation()
         generation.opened += 1
         generation.open_now += 1
-        context: Any = None
+        tab: _Tab | None = None
+        whole = False
         try:
-            context = await self._context(generation.browser, profile)
-            opened = OpenPage(await context.new_page(), self._site, page, self._viewport_px)
-            opened.page.on("crash", lambda _: opened.crashed.set())
-            generation.browser.on("disconnected", lambda _: opened.crashed.set())
+            tab = await self._tab(generation, profile)
+            opened = OpenPage(tab.page, tab.session, tab.crashed, self._site, page, self._viewport_px)
+            tab.shown = opened
             await opened.guarded(opened.load(profile, timeout_s))
             yield opened
+            whole = True
         finally:
             generation.open_now -= 1
-            if not await _closed(context):
-                await self._retire(generation)  # a page that can't be closed would stay for ever
+            if tab is not None:
+                tab.shown = None
+                await self._put_away(generation, tab, again=whole and not profile.javascript)
             if generation.retired and generation.open_now == 0:
                 await generation.close()
+
+    async def _tab(self, generation: _Generation, profile: Profile) -> _Tab:
+        """A tab for one page. Without scripts nothing can stay behind in one, so it is used again."""
+        if generation.idle and not profile.javascript:
+            return generation.idle.pop()
+        context = await self._context(generation.browser, profile)
+        page = await context.new_page()
+        tab = _Tab(context, page, await context.new_cdp_session(page))
+        page.on("crash", lambda _: tab.crashed.set())
+        generation.browser.on("disconnected", lambda _: tab.crashed.set())
+        page.on("websocket", tab.refuse)
+        page.on("popup", lambda popup: asyncio.ensure_future(popup.close()))
+        await page.route("**/*", tab.answer)
+        return tab
+
+    async def _put_away(self, generation: _Generation, tab: _Tab, *, again: bool) -> None:
+        if again and not generation.retired and not tab.crashed.is_set():
+            generation.idle.append(tab)
+        elif not await tab.close():
+            await self._retire(generation)  # a page that can't be closed would stay for ever
 
     async def _context(self, browser: Any, profile: Profile) -> Any:
         width, height = self._viewport_px
@@ -124,15 +181,3 @@ class Browser:
             timezone_id="UTC",
             permissions=[],
         )
-
-
-async def _closed(context: Any) -> bool:
-    """Close a page's context; whether that went well."""
-    from playwright.async_api import Error
-
-    try:
-        if context is not None:
-            await asyncio.wait_for(context.close(), CLOSE_TIMEOUT_S)
-    except (TimeoutError, Error):
-        return False
-    return True

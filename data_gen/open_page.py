@@ -5,7 +5,7 @@ import base64
 import dataclasses
 import json
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any, TypeVar
 
@@ -74,28 +74,24 @@ class OpenPage:
     """A page of ``site``. ``refused`` counts its requests for what the site has not."""
 
     page: Any
+    session: Any
+    crashed: asyncio.Event
     site: Site
     record: Page
     viewport_px: tuple[int, int]
-    session: Any = None
+    document: bytes = b""
     size_px: tuple[int, int] = (0, 0)
     left_px: int = 0  # where a page begins: below 0 if it is written from right to left and wider than the window
     refused: int = 0
     navigated: bool = False
-    crashed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def load(self, profile: Profile, timeout_s: float) -> None:
         """Lay the page out and make it ready. Raises playwright's Error, ItemError for a document that isn't there."""
         try:
-            document = self.site.document(self.record)
+            self.document = self.site.document(self.record)
         except ValueError as error:
             raise ItemError(str(error)) from error
-        page = self.page
-        page.on("websocket", lambda _: self._count_refused())
-        page.on("popup", lambda popup: asyncio.ensure_future(popup.close()))
-        await page.route("**/*", lambda route: self._answer(route, document))
-        self.session = await page.context.new_cdp_session(page)
-        await page.goto(self.record.document_url or self.record.url, wait_until="commit", timeout=timeout_s * 1000)
+        await self.page.goto(self.record.document_url or self.record.url, wait_until="commit", timeout=timeout_s * 1000)
         settings = dataclasses.asdict(profile) | {"expand": bool(profile.content)}
         while not await self.read(_READY):
             await asyncio.sleep(POLL_S)
@@ -192,23 +188,24 @@ class OpenPage:
         reply = await self.session.send("Page.captureScreenshot", options)
         return base64.b64decode(reply["data"])
 
-    async def _answer(self, route: Any, document: bytes) -> None:
+    async def answer(self, route: Any) -> None:
         """Serve the document once and the page's own files; refuse all else, also its wish to lead elsewhere."""
         request = route.request
         moving = request.is_navigation_request()
         if moving and request.frame == self.page.main_frame and not self.navigated:
             self.navigated = True
-            await route.fulfill(body=document, content_type=_HTML)
+            await route.fulfill(body=self.document, content_type=_HTML)
             return
         found = None if moving else await asyncio.to_thread(self.site.resource, self.record, request.url)
         if found is not None:
             await route.fulfill(body=found.data, headers=_ANY_ORIGIN | {"content-type": found.media_type})
             return
-        self._count_refused()
+        self.count_refused()
         if moving and request.frame == self.page.main_frame:
             await route.fulfill(status=204)  # "no content": the browser stays where it is
         else:
             await route.abort("aborted" if moving else "blockedbyclient")
 
-    def _count_refused(self) -> None:
+    def count_refused(self) -> None:
+        """Count a request for what the site has not."""
         self.refused += 1
