@@ -6,8 +6,9 @@ FOLDER: ``usr/share/cppreference/doc/html`` of Debian's package cppreference-doc
 only the default corpus (the 106 articles inside the gensim wheel) is measured.
 
 - ``tiles_per_s`` and ``plain_tiles_per_s``: the whole stage (layout, words, links, hashes, store) against ``goto`` and
-  ``screenshot(full_page=True)`` of the same HTML files in one page of the same program with the same flags (font hinting
-  moves words), in turns; ``ratio`` wanted >= 2. ``program``: what both run; ``ratio_full_browser``: against the loop in the full browser, where there is one.
+  ``screenshot(full_page=True)`` of the same HTML files in one page of the same program, with the same flags (font
+  hinting moves words), in turns; ``ratio`` wanted >= 2. ``program``: what both run; ``ratio_full_browser``: against
+  the loop in the full browser, where there is one.
 - ``pages_with_other_pixels``: of those up to 16,000 px, our tiles put together against the loop's picture; wanted 0.
 - ``seam_mismatches``: of higher pages, tile edges against captures that overlap them; wanted 0.
 - ``memory_ratio``: peak PSS of the process tree with 600 pages over that with 100; wanted <= 1.15.
@@ -128,7 +129,7 @@ def seam_mismatches(pages: Path, tiles: Path) -> tuple[int, int]:
                 async with browser.open(page, Profile(), 120) as opened:
                     for row in range(1, rendered[page.page_id].height_px // 1024 - 1):
                         box = TileBox(0, 0, 0, row * 1024 - 512, 875, 1024)
-                        across = np.asarray((await opened.capture(box, by_scrolling=True)).image)
+                        across = np.asarray((await opened.capture(box, by_scrolling=True)).image())
                         above = np.asarray(store.image(f"{page.page_id}-{row - 1:04d}-00"))[512:1024]
                         below = np.asarray(store.image(f"{page.page_id}-{row:04d}-00"))[:512]
                         edges += 1

@@ -76,7 +76,7 @@ def load(path: str | Path, config_type: type[C], overrides: Sequence[str] = ()) 
 
 
 def build(config_type: type[C], data: dict[str, Any], where: str) -> C:
-    """The dataclass ``config_type`` of plain data, checked like a file; ``where`` names it in messages (ConfigError)."""
+    """``config_type`` made of plain data, checked like a file; ``where`` names it in messages. Raises ConfigError."""
     return typing.cast(C, _build(config_type, data, where))
 
 

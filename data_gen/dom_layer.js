@@ -127,9 +127,14 @@
     const right = Math.max(first.right, second.right), bottom = Math.max(first.bottom, second.bottom);
     return { left, top, right, bottom, width: right - left, height: bottom - top };
   };
+  const WORD = /[^\s]+/g;
   const readText = (node, block, cell) => {
-    for (const match of node.data.matchAll(/\s+|[^\s]+/g)) {
-      if (/^\s/.test(match[0])) { endWord(); continue; }
+    const text = node.data;
+    let end = 0;
+    WORD.lastIndex = 0;
+    for (let match; (match = WORD.exec(text)); ) {
+      if (match.index > end) endWord();
+      end = WORD.lastIndex;
       const rect = pieceBox(node, match.index, match.index + match[0].length);
       if (!rect) continue;
       if (run && (run.block !== block || run.cell !== cell)) endWord();
@@ -137,13 +142,14 @@
       run.text += match[0];
       if (Math.abs(rect.top - run.rect.top) < run.rect.height) run.rect = union(run.rect, rect);
     }
+    if (text.length > end) endWord();
   };
 
   const areas = { infobox: [], table: [], list: [], paragraph: [] };
   const links = [];
   const noteElement = (element) => {
     const name = element.tagName;
-    const kind = infoboxOf(element) === element ? "infobox" : name === "TABLE" ? "table"
+    const kind = (name === "TABLE" || name === "ASIDE") && infoboxOf(element) === element ? "infobox" : name === "TABLE" ? "table"
       : name === "UL" || name === "OL" || name === "DL" ? "list" : name === "P" ? "paragraph" : null;
     if (kind) areas[kind].push(box(element.getBoundingClientRect()));
     if (name === "A" && element.hasAttribute("href")) {

@@ -226,20 +226,8 @@ def write_gallery(tiles: Path, config: GateConfig, out: Path, *, per_gate: int, 
     write_atomically(out, gallery_html(store, judged, config, per_gate))
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add ``gallery`` to the commands of the console script."""
-    about = "an HTML page of the tiles that the gates keep and drop, to judge the thresholds"
-    parser = commands.add_parser("gallery", help=about, description=about)
-    parser.add_argument("tiles", type=Path, help="the output folder of render_tiles")
-    gates_help = "a config of make_queries, and what differs from it, such as gates.min_ink=0.01"
-    parser.add_argument("--gates", required=True, nargs="+", metavar=("CONFIG.yaml", "KEY=VALUE"), help=gates_help)
-    parser.add_argument("--out", type=Path, default=Path("gallery.html"), metavar="FILE.html")
-    parser.add_argument("--per-gate", type=int, default=12, metavar="N", help="tiles shown a gate (default: 12)")
-    parser.add_argument("--max-tiles", type=int, default=5000, metavar="N", help="of a larger store a sample")
-    parser.set_defaults(action=_run)
-
-
-def _run(options: argparse.Namespace) -> None:
+def run_gallery(options: argparse.Namespace) -> None:
+    """What ``tilewright gallery`` does."""
     from tilewright.data_gen.make_queries import Config
 
     config: Any = load(options.gates[0], Config, options.gates[1:])

@@ -23,12 +23,12 @@ def decode_image(data: bytes) -> Image.Image:
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """``image`` as RGB; transparent parts show white, 16 bits a channel are scaled to 8.
+    """``image`` as RGB (itself, if it is that); transparent parts show white, 16 bits a channel are scaled to 8.
 
     Raises InputError for 32-bit integers and floats: what is black and what is white in them isn't said.
     """
     if image.mode == "RGB" and "transparency" not in image.info:
-        return image.copy()
+        return image
     if image.mode.startswith("I;16"):
         return _from_16_bits(image)
     if image.mode in ("I", "F"):
@@ -88,7 +88,7 @@ def encode_png(image: Image.Image) -> bytes:
 
 
 def encode_image(image: Image.Image, image_format: str, jpeg_quality: int) -> bytes:
-    """``image`` as png, lossless webp or jpeg bytes. At equal speed PNG is the smaller on text pages, so the default."""
+    """``image`` as png, lossless webp or jpeg bytes. At equal speed PNG is smaller on text pages: the default."""
     if image_format == "png":
         return encode_png(image)
     buffer = io.BytesIO()

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import dataclasses
 import json
+import struct
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from importlib import resources
@@ -20,6 +21,7 @@ from tilewright.data_gen.tiles import TileBox
 
 T = TypeVar("T")
 POLL_S = 0.02
+_PNG_SIZE, _PNG_SIZE_AT = struct.Struct(">II"), 16  # in the header chunk that a PNG begins with
 SETTLE_LIMIT = 10  # a page whose scripts never rest is taken as it is after so many times `settle_s`
 _PREPARE = resources.files("tilewright.data_gen").joinpath("prepare.js").read_text(encoding="utf-8")
 _HTML = "text/html; charset=utf-8"
@@ -63,10 +65,17 @@ class Faults:
 
 @dataclass(frozen=True)
 class Picture:
-    """A part of a page as RGB pixels; ``png`` holds Chromium's own encoding where it is of exactly this part."""
+    """A part of a page: Chromium's own PNG where it shows exactly this part, else pixels put together."""
 
-    image: Image.Image
     png: bytes | None
+    pixels: Image.Image | None = None
+
+    def image(self) -> Image.Image:
+        """RGB pixels; decoding takes 10 ms for a tile."""
+        if self.pixels is not None:
+            return self.pixels
+        assert self.png is not None
+        return decode_image(self.png)
 
 
 @dataclass
@@ -156,7 +165,7 @@ class OpenPage:
     async def _capture_by_scrolling(self, box: TileBox) -> Picture | None:
         """The part put together from window-sized views; None if the page can't be scrolled to show all of it."""
         width, height = self.viewport_px
-        picture = Image.new("RGB", (box.width_px, box.height_px))
+        picture: Image.Image | None = None
         for y in range(box.y_px, box.y_px + box.height_px, height):
             for x in range(box.x_px, box.x_px + box.width_px, width):
                 left, top = await self.read(_SCROLL % (x + self.left_px, y))
@@ -165,28 +174,28 @@ class OpenPage:
                 bottom = min(y + height, box.y_px + box.height_px)
                 if not (left <= x and right <= left + width and top <= y and bottom <= top + height):
                     return None
-                png = await self._screenshot({})
+                png = await self._screenshot({}, self.viewport_px)
+                if (left, top) == (box.x_px, box.y_px) and self.viewport_px == (box.width_px, box.height_px):
+                    return Picture(png)
                 view = await asyncio.to_thread(decode_image, png)
-                if view.size != self.viewport_px:
-                    raise RuntimeError(f"asked Chromium for {self.viewport_px} px, got {view.size}")
-                if (left, top) == (box.x_px, box.y_px) and view.size == (box.width_px, box.height_px):
-                    return Picture(view, png)
+                picture = picture or Image.new("RGB", (box.width_px, box.height_px))
                 picture.paste(view.crop((x - left, y - top, right - left, bottom - top)), (x - box.x_px, y - box.y_px))
-        return Picture(picture, None)
+        return Picture(None, picture)
 
     async def _capture_by_clip(self, box: TileBox) -> Picture:
         clip = {"x": box.x_px + self.left_px, "y": box.y_px, "width": box.width_px, "height": box.height_px, "scale": 1}
         await self.read(_SCROLL % (0, 0))
-        png = await self._screenshot({"clip": clip, "captureBeyondViewport": True})
-        image = await asyncio.to_thread(decode_image, png)
-        if image.size != (box.width_px, box.height_px):
-            raise RuntimeError(f"asked Chromium for {box.width_px} x {box.height_px} px, got {image.size}")
-        return Picture(image, png)
+        options = {"clip": clip, "captureBeyondViewport": True}
+        return Picture(await self._screenshot(options, (box.width_px, box.height_px)))
 
-    async def _screenshot(self, options: dict[str, Any]) -> bytes:
+    async def _screenshot(self, options: dict[str, Any], size_px: tuple[int, int]) -> bytes:
         options = {"format": "png", "optimizeForSpeed": True} | options
         reply = await self.session.send("Page.captureScreenshot", options)
-        return base64.b64decode(reply["data"])
+        png = base64.b64decode(reply["data"])
+        found = _PNG_SIZE.unpack_from(png, _PNG_SIZE_AT)
+        if found != size_px:
+            raise RuntimeError(f"asked Chromium for {size_px} px, got {found}")
+        return png
 
     async def answer(self, route: Any) -> None:
         """Serve the document once and the page's own files; refuse all else, also its wish to lead elsewhere."""

@@ -96,11 +96,10 @@ class PagePool:
         path, sizes = self._folder / page.html_path, self._settings.document_sizes
         try:
             drawn = render_document(path, page, sizes, choose=choose, worker=documents)
-            tiles = sorted(drawn.tiles, key=lambda tile: tile.tile_id)
-            write_tiles(self._path(page), tiles)
+            tiles = write_tiles(self._path(page), drawn.tiles)
         except ItemError as error:
             return error
-        facts = facts_of(drawn.width_px, drawn.height_px, len(drawn.boxes), len(tiles))
+        facts = facts_of(drawn.width_px, drawn.height_px, len(drawn.boxes), tiles)
         return facts | {"requests_refused": 0, "chromium": ""}
 
     def _path(self, page: Page) -> Path:

@@ -79,7 +79,13 @@ PROFILES: dict[str, Profile] = {
             "#mw-panel",
             "#footer",
         ),
-        reveal=(".mw-collapsed > *", ".mw-collapsed tr", ".mw-collapsible-content", ".collapsible-block", ".section-collapsible"),
+        reveal=(
+            ".mw-collapsed > *",
+            ".mw-collapsed tr",
+            ".mw-collapsible-content",
+            ".collapsible-block",
+            ".section-collapsible",
+        ),
         margin_px=16,
     ),
     "news": Profile(

@@ -1,4 +1,4 @@
-"""Make tiles again from their pages: pictures needn't be kept, and a stored hash says whether they came out the same."""
+"""Make tiles again from their pages: pictures needn't be kept; a stored hash says whether they came out the same."""
 
 import tempfile
 from collections.abc import Iterator, Sequence

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import hashlib
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +17,12 @@ from tilewright.data_gen.open_page import Faults, OpenPage, Picture
 from tilewright.data_gen.paged_documents import DocumentSizes
 from tilewright.data_gen.profiles import Profile
 from tilewright.data_gen.records import Page, Tile
-from tilewright.data_gen.tile_store import write_tiles
+from tilewright.data_gen.store.rows import TilesWriter
 from tilewright.data_gen.tiles import TileBox, tile_boxes, tile_id
 
 NO_FAULTS = Faults(images_failed=0, fonts_missing=0, clipped=0)
 ImageFormat = Literal["png", "webp", "jpeg"]
+TILES_IN_WORK = 3  # of a page: pictured, and now decoded, hashed and cut while the browser goes on
 Facts = dict[str, Any]
 Choose = Callable[[Sequence[TileBox]], Sequence[TileBox]]
 
@@ -53,6 +55,8 @@ class PageSettings:
             self.min_tile_px,
             max_height_px=self.max_page_height_px,
             page_timeout_s=self.page_timeout_s,
+            image_format=self.image_format,
+            jpeg_quality=self.jpeg_quality,
         )
 
 
@@ -89,16 +93,18 @@ async def _render(opened: OpenPage, page: Page, choose: Choose, settings: PageSe
         raise ItemError(f"{page.url}: {layer.height_px} px high, max_page_height_px is {limit}")
     sizes = (settings.tile_width_px, settings.tile_height_px, settings.min_tile_px)
     boxes = tile_boxes(layer.width_px, layer.height_px, *sizes) if layer.height_px else []
-    tiles = []
-    for box in choose(boxes):
-        picture = await opened.capture(box, by_scrolling=not layer.has_fixed_parts)
-        tiles.append(asyncio.create_task(asyncio.to_thread(_tile, page, box, picture, layer, settings)))
-    stable, faults = await opened.is_unchanged(), await opened.faults()
-    finished = await asyncio.gather(*tiles)
-    await asyncio.to_thread(write_tiles, path, sorted(finished, key=lambda tile: tile.tile_id))
-    return facts_of(layer.width_px, layer.height_px, len(boxes), len(finished), stable, faults) | {
-        "requests_refused": opened.refused
-    }
+    with TilesWriter(path) as writer:
+        waiting: deque[asyncio.Task[Tile]] = deque()
+        for box in choose(boxes):
+            picture = await opened.capture(box, by_scrolling=not layer.has_fixed_parts)
+            waiting.append(asyncio.create_task(asyncio.to_thread(_tile, page, box, picture, layer, settings)))
+            if len(waiting) > TILES_IN_WORK:
+                writer.write(await waiting.popleft())
+        stable, faults = await opened.is_unchanged(), await opened.faults()
+        while waiting:
+            writer.write(await waiting.popleft())
+    facts = facts_of(layer.width_px, layer.height_px, len(boxes), writer.count, stable, faults)
+    return facts | {"requests_refused": opened.refused}
 
 
 def facts_of(
@@ -120,7 +126,8 @@ def _tile(page: Page, box: TileBox, picture: Picture, layer: DomLayer, settings:
     """A tile with picture and content. Chromium's own PNG is kept where there is one: encoding is half of the work."""
     content = layer.cut(box)
     kept = picture.png if settings.image_format == "png" else None
-    encoded = kept or encode_image(picture.image, settings.image_format, settings.jpeg_quality)
+    pixels = picture.image()
+    encoded = kept or encode_image(pixels, settings.image_format, settings.jpeg_quality)
     lossy = settings.image_format == "jpeg"
     return Tile(
         tile_id=tile_id(page.page_id, box.row, box.column),
@@ -129,6 +136,6 @@ def _tile(page: Page, box: TileBox, picture: Picture, layer: DomLayer, settings:
         title=page.title,
         **dataclasses.asdict(box),
         image=encoded,
-        image_sha256=image_sha256(decode_image(encoded) if lossy else picture.image),
+        image_sha256=image_sha256(decode_image(encoded) if lossy else pixels),
         **{name: getattr(content, name) for name in ("text", "evidence_px", "words", "blocks", "links")},
     )

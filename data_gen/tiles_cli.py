@@ -1,4 +1,4 @@
-"""``tilewright tiles ...``: the arguments; what they do is in ``store/commands.py``, imported when it is run."""
+"""``tilewright tiles ...`` and ``gallery``: the arguments; what they do is imported when it is run."""
 
 import argparse
 import importlib
@@ -40,6 +40,25 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     card = _verb(verbs, "card", "write the dataset card (README.md) of a store")
     card.add_argument("--name", required=True, help="the data set's name, for people")
     card.add_argument("--license", default="unknown", help="its identifier on a hub, such as cc-by-sa-4.0")
+
+
+def add_gallery(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add ``gallery`` to the commands of the console script."""
+    about = "an HTML page of the tiles that the gates keep and drop, to judge the thresholds"
+    parser = commands.add_parser("gallery", help=about, description=about)
+    parser.add_argument("tiles", type=Path, help="the output folder of render_tiles")
+    gates_help = "a config of make_queries, and what differs from it, such as gates.min_ink=0.01"
+    parser.add_argument("--gates", required=True, nargs="+", metavar=("CONFIG.yaml", "KEY=VALUE"), help=gates_help)
+    parser.add_argument("--out", type=Path, default=Path("gallery.html"), metavar="FILE.html")
+    parser.add_argument("--per-gate", type=int, default=12, metavar="N", help="tiles shown a gate (default: 12)")
+    parser.add_argument("--max-tiles", type=int, default=5000, metavar="N", help="of a larger store a sample")
+
+    def run(options: argparse.Namespace) -> None:
+        from tilewright.data_gen.gallery import run_gallery
+
+        run_gallery(options)
+
+    parser.set_defaults(action=run)
 
 
 def _verb(

@@ -2,11 +2,12 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
@@ -123,13 +124,54 @@ def without_images(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.set_column(place, batch.schema.field(place), pa.nulls(len(batch), batch.schema.field(place).type))
 
 
-def write_tiles(path: Path, tiles: Sequence[Tile]) -> None:
-    """Write a few tiles as one Arrow file, atomically; the working format of stages that gather a store."""
-    temporary = path.with_name(f"{path.name}.tmp")
-    with pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_stream(file, tile_schema()) as out:
+def write_tiles(path: Path, tiles: Iterable[Tile]) -> int:
+    """Write tiles as one Arrow file, atomically; return how many. The working format of stages that gather a store."""
+    with TilesWriter(path) as writer:
         for batch in to_batches(tiles):
-            out.write_batch(batch)
-    temporary.replace(path)
+            writer.write_batch(batch)
+    return writer.count
+
+
+class TilesWriter:
+    """A ``write_tiles`` file written bit by bit; it is there when the block ends without an error."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._temporary = path, path.with_name(f"{path.name}.tmp")
+        self._waiting: list[Tile] = []
+        self._size = 0
+        self.count = 0
+
+    def __enter__(self) -> Self:
+        self._file = pa.OSFile(str(self._temporary), "wb")
+        self._stream = pa.ipc.new_stream(self._file, tile_schema())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._flush()
+        self._stream.close()
+        self._file.close()
+        if error is None:
+            self._temporary.replace(self._path)
+
+    def write(self, tile: Tile) -> None:
+        """Add a tile; about 16 MiB of them wait in memory."""
+        self._waiting.append(tile)
+        self._size += len(tile.image)
+        if self._size >= _PIECE_BYTES:
+            self._flush()
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Add tiles that are rows already."""
+        self._stream.write_batch(batch)
+        self.count += len(batch)
+
+    def _flush(self) -> None:
+        for batch in to_batches(self._waiting):
+            self.write_batch(batch)
+        self._waiting, self._size = [], 0
 
 
 def read_tiles(path: Path) -> Iterator[Tile]:

@@ -76,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     recipe.add_argument("recipe", type=Path, metavar="LIST.yaml")
     recipe.set_defaults(action=_run)
     tiles_cli.add_parser(commands)
+    tiles_cli.add_gallery(commands)
     status = commands.add_parser("status", help="what is complete, partial or stale in a folder of runs")
     status.add_argument("folder", type=Path)
     status.add_argument("--verify", action="store_true", help="hash every output file (default: compare sizes)")

@@ -12,7 +12,8 @@ import pytest
 from PIL import Image, ImageDraw
 
 from tilewright.configs.errors import InputError, UserError
-from tilewright.data_gen.gallery import add_parser, judge_tiles, write_gallery
+from tilewright.data_gen.gallery import judge_tiles, write_gallery
+from tilewright.data_gen.tiles_cli import add_gallery
 from tilewright.data_gen.gates import GateConfig
 from tilewright.data_gen.images import image_sha256
 from tilewright.data_gen.make_queries import read_pages
@@ -148,7 +149,7 @@ def test_nothing_of_a_tile_is_markup(tiles: Path, tmp_path: Path) -> None:
 
 def test_the_command(tiles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
-    add_parser(parser.add_subparsers())
+    add_gallery(parser.add_subparsers())
     (tmp_path / "queries.yaml").write_text(YAML)
     out = tmp_path / "g.html"
     arguments = ["gallery", str(tiles), "--out", str(out), "--gates", str(tmp_path / "queries.yaml")]

@@ -191,7 +191,7 @@ def test_without_images(tmp_path: Path, pages: Pages) -> None:
     assert contents(tmp_path / "store") == contents(tmp_path / "other")
     store = TileStore.open(tmp_path)
     assert list(store) == list(store.iterate_light()) and store.get(tiles[3].tile_id).image == b""
-    with pytest.raises(InputError, match="run render_tiles again"):
+    with pytest.raises(InputError, match="tiles render"):
         store.image(tiles[0].tile_id)
 
 
