@@ -157,9 +157,12 @@ class OpenPage:
         """RGB picture of the page's part ``box``, of exactly its size.
 
         Scrolling there is several times faster, but shows what is fixed to the window wherever it goes. Raises
-        RuntimeError if the picture has another size than asked for.
+        RuntimeError if the picture has another size than asked for, or the part can't be shown.
         """
-        picture = await self._capture_by_scrolling(box) if by_scrolling else None
+        leftwards = self.left_px < 0  # Chromium clips nothing left of where a page begins: it gives white
+        picture = await self._capture_by_scrolling(box) if by_scrolling or leftwards else None
+        if picture is None and leftwards:
+            raise RuntimeError(f"can't scroll to {box}")
         return picture or await self._capture_by_clip(box)
 
     async def _capture_by_scrolling(self, box: TileBox) -> Picture | None:
@@ -183,7 +186,7 @@ class OpenPage:
         return Picture(None, picture)
 
     async def _capture_by_clip(self, box: TileBox) -> Picture:
-        clip = {"x": box.x_px + self.left_px, "y": box.y_px, "width": box.width_px, "height": box.height_px, "scale": 1}
+        clip = {"x": box.x_px, "y": box.y_px, "width": box.width_px, "height": box.height_px, "scale": 1}
         await self.read(_SCROLL % (0, 0))
         options = {"clip": clip, "captureBeyondViewport": True}
         return Picture(await self._screenshot(options, (box.width_px, box.height_px)))

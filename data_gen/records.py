@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from tilewright.configs.errors import InputError
 
 R = TypeVar("R")
+FAILED = "failed.jsonl"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,15 @@ class Page:
     content_sha256: str = ""
     images_failed: int = 0
     fonts_missing: int = 0
+
+
+@dataclass(frozen=True)
+class FailedPage:
+    """A page that couldn't be rendered, and why: a line of FAILED, beside pages.jsonl."""
+
+    page_id: str
+    url: str
+    reason: str
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """tiles: pages.jsonl and its documents -> screenshot tiles with their DOM text, as a tile store."""
 
 import dataclasses
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_pat
 from tilewright.data_gen.fonts import installed_fonts
 from tilewright.data_gen.page_pool import PagePool
 from tilewright.data_gen.profiles import Profile, ProfileName, profile_of
-from tilewright.data_gen.records import Page, read_jsonl, write_jsonl
+from tilewright.data_gen.records import FAILED, FailedPage, Page, read_jsonl, write_jsonl
 from tilewright.data_gen.render_page import Choose, ImageFormat, PageSettings, choose_tiles, digest
 from tilewright.data_gen.site import FolderSite, Site
 from tilewright.data_gen.store.writer import StoreWriter
@@ -22,18 +23,8 @@ from tilewright.data_gen.urls import PAGE_ID
 
 WORK = ".work"
 STORE = "store"
-FAILED = "failed.jsonl"
 MAX_VIEWPORT_PX = 16_384  # Chromium captures no wider picture
 _SHARD = re.compile(r"([0-9]+)/([1-9][0-9]*)")
-
-
-@dataclass(frozen=True)
-class FailedPage:
-    """A page without tiles, and why."""
-
-    page_id: str
-    url: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -45,15 +36,15 @@ class Config:
     ``max_tiles``: of the whole store; every page gets an equal share of it (None: all tiles); with fewer tiles than
     pages some get none and are dropped. ``max_tiles_per_page`` bounds a page besides. A sampled page keeps its first
     tile; the others are drawn by a digest of page id and ``seed``. ``shard``: "i/n" renders one of n parts of the pages
-    (``tilewright tiles merge`` joins them). ``workers``: pages open at the same time in one Chromium, which is started
-    anew after ``pages_per_browser`` pages. A page that takes longer than ``page_timeout_s`` has failed.
+    (``tilewright tiles merge`` joins them). ``workers``: pages open at the same time in one Chromium (None: one a
+    core), which is started anew after ``pages_per_browser`` pages. A page that takes longer than ``page_timeout_s``
+    has failed.
     ``keep_images: false`` stores everything but the pictures: ``tilewright tiles render`` makes them again.
     """
 
     out: Path
     max_tiles: int | None
     max_tiles_per_page: int | None
-    workers: int = execution()
     pages: Path = input_path()
     archive: Path | None = input_path(default=None)
     profile: ProfileName | Profile = "none"
@@ -68,6 +59,7 @@ class Config:
     seed: int = 0
     page_timeout_s: float = 120.0
     max_page_height_px: int = 2_000_000
+    workers: int | None = execution(default=None)
     pages_per_browser: int = execution(default=500)
     max_error_share: float = execution(default=0.02)
 
@@ -115,9 +107,8 @@ def render_tiles(config: Config, inputs: Inputs, out: Path) -> Counts:
     work = out / WORK
     work.mkdir(exist_ok=True)
     store = StoreWriter(out / STORE, work, [page.page_id for page in pages], keep_images=config.keep_images)
-    pool = PagePool(
-        site_of(inputs), inputs["pages"], work, settings_of(config), config.workers, config.pages_per_browser
-    )
+    workers = config.workers or os.cpu_count() or 1
+    pool = PagePool(site_of(inputs), inputs["pages"], work, settings_of(config), workers, config.pages_per_browser)
 
     def choosing(page: Page) -> Choose:
         share = shares[page.page_id]
@@ -144,7 +135,8 @@ def render_tiles(config: Config, inputs: Inputs, out: Path) -> Counts:
         store.skip_page(page.page_id)
     tiles = store.close()
     write_jsonl(out / "pages.jsonl", [with_facts(page, finished[page.page_id]) for page in kept])
-    write_jsonl(out / FAILED, [FailedPage(page.page_id, page.url, why) for page, why in pool.failed(pages)])
+    failed = sorted(pool.failed(pages), key=lambda item: item[0].page_id)
+    write_jsonl(out / FAILED, [FailedPage(page.page_id, page.url, why) for page, why in failed])
     return _counts(pages, finished, tiles)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tilewright.configs.errors import InputError
-from tilewright.data_gen.records import Page, iterate_jsonl, write_jsonl
+from tilewright.data_gen.records import FAILED, FailedPage, Page, iterate_jsonl, write_jsonl
 from tilewright.data_gen.store.exchange import new_folder
 from tilewright.data_gen.store.page_records import PAGES
 from tilewright.data_gen.store.shards import SHARD_BYTES
@@ -15,9 +15,9 @@ from tilewright.data_gen.tile_store import TileStore, write_store_of
 
 
 def merge(folders: Sequence[Path], out: Path, *, shard_bytes: int = SHARD_BYTES) -> int:
-    """Write ``out/store`` and, if the folders have them, ``out/pages.jsonl``, in order of page_id; return the tiles.
+    """Write ``out/store`` and, if the folders have them, pages.jsonl and failed.jsonl, in order of page_id.
 
-    One folder is allowed: its edited store is written anew, in order. Nothing of a folder stays in memory. Raises
+    Returns the number of tiles. One folder is allowed: its edited store is written anew, in order. Nothing of a folder stays in memory. Raises
     InputError for a page that two folders have, for folders of which only some have a pages.jsonl, and if ``out``
     exists.
     """
@@ -34,6 +34,10 @@ def merge(folders: Sequence[Path], out: Path, *, shard_bytes: int = SHARD_BYTES)
         tiles = write_store_of(partial / "store", _merged_rows(stores), shard_bytes)
         if present:
             write_jsonl(partial / PAGES, _merged_pages(present))
+        failed = [path.with_name(FAILED) for path in present if path.with_name(FAILED).is_file()]
+        if failed:
+            pages = (page for path in failed for page in iterate_jsonl(path, FailedPage))
+            write_jsonl(partial / FAILED, sorted(pages, key=lambda page: page.page_id))
     return tiles
 
 

@@ -79,7 +79,9 @@ def _parser() -> argparse.ArgumentParser:
     tiles_cli.add_gallery(commands)
     status = commands.add_parser("status", help="what is complete, partial or stale in a folder of runs")
     status.add_argument("folder", type=Path)
-    status.add_argument("--verify", action="store_true", help="hash every output file (default: compare sizes)")
+    status.add_argument(
+        "--verify", action="store_true", help="hash every output file (default: those whose time of change is another)"
+    )
     status.set_defaults(action=_status)
     return parser
 

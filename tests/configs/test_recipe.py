@@ -1,5 +1,6 @@
 """Recipes and the status of a folder of runs, through the functions the command line calls."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,9 +69,17 @@ def test_status_tells_stale_partial_and_broken(recipe: Path, tmp_path: Path) -> 
     (tmp_path / "source.txt").write_text("changed")
     with pytest.raises(RuntimeError, match="planted"):
         run_stage(STAGES["first"], Config(tmp_path / "runs/third", tmp_path / "source.txt", "fail"))
-    (tmp_path / "runs/second/text.txt").write_text("HELLO WORLD")
+    changed = tmp_path / "runs/second/text.txt"
+    text, stat = changed.read_text(), changed.stat()
+    os.utime(changed)
     (second,) = [status for status in status_of(tmp_path) if status.folder.name == "second"]
-    assert second.state == "complete", "same size: only hashing shows the change"
+    assert second.state == "complete", "another time of change, the same content"
+    changed.write_text(text.swapcase())
+    (second,) = [status for status in status_of(tmp_path) if status.folder.name == "second"]
+    assert second.state == "broken", "of the same size, but of another time: it is hashed"
+    os.utime(changed, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    (second,) = [status for status in status_of(tmp_path) if status.folder.name == "second"]
+    assert second.state == "complete", "of the same size and time: only `verify` shows the change"
     (second,) = [status for status in status_of(tmp_path, verify=True) if status.folder.name == "second"]
     assert second.state == "broken"
     (tmp_path / "runs/second/text.txt").unlink()

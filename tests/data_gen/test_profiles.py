@@ -21,13 +21,15 @@ STYLE = "<!doctype html><style>body{margin:40px;font:14px/20px 'Liberation Sans'
 WIKI = (
     STYLE + "<div id=mw-head>Log in</div><div id=siteNotice>Give</div><div class=wrap>loose<div id=content>"
     "<h1>Moss <span class=mw-editsection>[edit]</span></h1><div id=toc>Contents</div>"
-    "<nav>Menu</nav><p>Moss is green.</p><table class=mw-collapsed><tr style='display:none'><td>folded</td></tr></table>"
+    "<nav>Menu</nav><p>Moss is green.</p><table class=mw-collapsed><tr style='display:none'>"
+    "<td>folded</td></tr></table>"
     "<details><summary>More</summary><p>opened</p></details><table class=navbox><tr><td>See also</td></tr></table>"
     "</div></div><div id=mw-panel>Tools</div><footer>Imprint</footer>"
 )
 NEWS = (
     STYLE + "<header>Paper</header><div id=onetrust-consent-sdk>We value cookies</div>"
-    "<main><article><h1>Storm</h1><p>It blew.</p><aside>Ad</aside><div class='Related-links'>More storms</div></article>"
+    "<main><article><h1>Storm</h1><p>It blew.</p><aside>Ad</aside>"
+    "<div class='Related-links'>More storms</div></article>"
     "</main><footer>Imprint</footer>"
 )
 DOCS = (
@@ -100,10 +102,11 @@ def test_nothing_moves(tmp_path: Path, write_pages: WritePages) -> None:
         STYLE + "<style>@keyframes s{from{background:red}to{background:blue}}@keyframes f{from{opacity:0}to{opacity:1}}"
         "i{display:block;height:50px;animation:s 1s linear infinite alternate}"
         "b{display:block;opacity:0;animation:f 9s forwards}</style>"
-        "<i></i><b>faded in</b><p style='position:sticky;top:0'>stuck</p><p style='height:3000px'>x</p><marquee>run</marquee>"
+        "<i></i><b>faded in</b><p style='position:sticky;top:0'>stuck</p><p style='height:3000px'>x</p>"
+        "<marquee>run</marquee>"
     )
     runs = [render(tmp_path, {"a": moving}, write_pages)[1] for _ in range(2)]
-    digests = [{key: value for key, value in output_digests(store.folder.parent).items()} for store in runs]
+    digests = [output_digests(store.folder.parent) for store in runs]
     assert digests[0] == digests[1]
     assert "faded in" in texts(runs[0]) and texts(runs[0]).count("stuck") == 1
 

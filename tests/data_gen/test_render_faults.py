@@ -165,18 +165,23 @@ def test_kill_and_resume_gives_the_same_bytes(
 
 
 @pytest.mark.slow
-def test_a_page_of_200_000_px(tmp_path: Path, write_pages: WritePages) -> None:
-    rows = "".join(f"<p style='height:200px'>row {number}</p>" for number in range(1000))
+@pytest.mark.parametrize("count", [1000, 1500])
+def test_a_page_of_200_000_px_and_more(tmp_path: Path, write_pages: WritePages, count: int) -> None:
+    rows = "".join(f"<p style='height:200px'>row {number}</p>" for number in range(count))
     run_stage(STAGE, make_config(write_pages(tmp_path / "pages", {"tall": STYLE + rows}), tmp_path / "tiles"))
     (page,) = read_jsonl(tmp_path / "tiles" / "pages.jsonl", Page)
     store = TileStore.open(tmp_path / "tiles")
     tiles = list(store)
-    assert (page.height_px, page.complete, page.tile_count, len(tiles)) == (200_000, True, 196, 196)
+    assert (page.height_px, page.complete, page.tile_count, len(tiles)) == (
+        200 * count,
+        True,
+        *[-(-200 * count // 1024)] * 2,
+    )
     assert [(tile.y_px, tile.height_px) for tile in tiles] == [
-        (box.y_px, box.height_px) for box in tile_boxes(875, 200_000)
+        (box.y_px, box.height_px) for box in tile_boxes(875, 200 * count)
     ]
     lines = [line for tile in tiles for line in tile.text.split("\n") if line]
-    assert lines == [f"row {number}" for number in range(1000)]
+    assert lines == [f"row {number}" for number in range(count)]
     for tile in tiles:
         image = store.image(tile.tile_id).convert("L")
         for word in tile.words:

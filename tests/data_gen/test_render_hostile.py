@@ -8,8 +8,8 @@ import pytest
 
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen.profiles import Profile
-from tilewright.data_gen.records import Page, read_jsonl
-from tilewright.data_gen.render_tiles import FAILED, STAGE, Config, FailedPage
+from tilewright.data_gen.records import FAILED, FailedPage, Page, read_jsonl
+from tilewright.data_gen.render_tiles import STAGE, Config
 from tilewright.data_gen.tile_store import TileStore
 
 pytestmark = pytest.mark.browser

@@ -1,5 +1,6 @@
 """render_tiles in a real Chromium: bad pages, text and boxes, refusals, crashes, kill and resume."""
 
+import asyncio
 import base64
 import dataclasses
 import io
@@ -12,12 +13,15 @@ import pytest
 from PIL import Image
 
 from tilewright.configs.stage import run_stage
+from tilewright.data_gen.browser import Browser
 from tilewright.data_gen.images import image_sha256
+from tilewright.data_gen.profiles import Profile
 from tilewright.data_gen.records import Page, Tile, read_jsonl
 from tilewright.data_gen.render_page import choose_tiles
 from tilewright.data_gen.render_tiles import STAGE, Config, tile_shares
+from tilewright.data_gen.site import FolderSite
 from tilewright.data_gen.tile_store import TileStore
-from tilewright.data_gen.tiles import tile_boxes, tile_id
+from tilewright.data_gen.tiles import TileBox, tile_boxes, tile_id
 from tilewright.data_gen.urls import page_id
 
 WritePages = Callable[[Path, Mapping[str, str]], Path]
@@ -245,6 +249,24 @@ def test_pages_longer_than_a_texture(rendered: Rendered) -> None:
     picture = rendered.picture("long").convert("L")
     for number in (0, 51, 819, 999):  # 819: beyond 16,384 px
         assert picture.crop((0, 20 * number, 60, 20 * number + 20)).getextrema()[0] < 128
+
+
+def test_tiles_together_are_a_single_capture(tmp_path: Path, rendered: Rendered, write_pages: WritePages) -> None:
+    names = ("text", "wide", "tail", "fixed", "lazy", "tables")
+    pages = write_pages(tmp_path / "pages", {name: (PAGES | {"tables": TABLES})[name] for name in names})
+
+    async def whole() -> dict[str, Image.Image]:
+        found = {}
+        async with Browser(FolderSite(pages), (875, 1024)) as browser:
+            for page in read_jsonl(pages / "pages.jsonl", Page):
+                size = rendered.pages[page.title]
+                box = TileBox(0, 0, 0, 0, size.width_px, size.height_px)
+                async with browser.open(page, Profile(), 60) as opened:
+                    found[page.title] = (await opened.capture(box, by_scrolling=False)).image()
+        return found
+
+    for title, picture in asyncio.run(whole()).items():
+        assert picture.tobytes() == rendered.picture(title).tobytes(), title
 
 
 def test_table_rows_know_their_labels(rendered: Rendered) -> None:
