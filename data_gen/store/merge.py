@@ -17,7 +17,7 @@ from tilewright.data_gen.tile_store import TileStore, write_store_of
 def merge(folders: Sequence[Path], out: Path, *, shard_bytes: int = SHARD_BYTES) -> int:
     """Write ``out/store`` and, if the folders have them, pages.jsonl and failed.jsonl, in order of page_id.
 
-    Returns the number of tiles. One folder is allowed: its edited store is written anew, in order. Nothing of a folder stays in memory. Raises
+    Returns the number of tiles. One folder is allowed: its edited store is written anew, in order. Nothing of a folder
     InputError for a page that two folders have, for folders of which only some have a pages.jsonl, and if ``out``
     exists.
     """
