@@ -17,9 +17,9 @@ from tilewright.data_gen.tile_store import TileStore, write_store_of
 def merge(folders: Sequence[Path], out: Path, *, shard_bytes: int = SHARD_BYTES) -> int:
     """Write ``out/store`` and, if the folders have them, pages.jsonl and failed.jsonl, in order of page_id.
 
-    Returns the number of tiles. One folder is allowed: its edited store is written anew, in order. Nothing of a folder
-    InputError for a page that two folders have, for folders of which only some have a pages.jsonl, and if ``out``
-    exists.
+    Returns the number of tiles. One folder is allowed: its edited store is written anew, in order. Tiles are streamed.
+    Raises InputError for a page that two folders have, for folders of which only some have a pages.jsonl, and if
+    ``out`` exists.
     """
     if not folders:
         raise InputError("nothing to merge: wanted at least one tile store")
