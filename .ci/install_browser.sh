@@ -3,7 +3,7 @@
 set -euo pipefail
 
 bin=$1 # the venv's bin folder
-for name in chromium chromium-browser google-chrome; do
+for name in chromium-headless-shell chromium chromium-browser google-chrome; do
   # Ubuntu's `chromium` may be a stub that asks for a snap: only one that answers counts
   if command -v "$name" >/dev/null && timeout 30 "$name" --version >/dev/null 2>&1; then exit 0; fi
 done
@@ -17,7 +17,9 @@ if timeout 300 "$bin/playwright" install chromium >/dev/null 2>&1; then
 fi
 if command -v apt-get >/dev/null; then
   $sudo apt-get update -q
-  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -q --no-install-recommends chromium && exit 0
+  for package in chromium-headless-shell chromium; do # the shell is the lighter one; older releases have it not
+    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -q --no-install-recommends "$package" && exit 0
+  done
 fi
 echo "please install Chromium (\`playwright install chromium\` failed, and so did the distribution's package)" >&2
 exit 1
