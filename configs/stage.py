@@ -11,15 +11,16 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from tilewright.configs.digests import LOGS, output_digests, output_files
-from tilewright.configs.errors import UserError
+from tilewright.configs.errors import UserError, said
 from tilewright.configs.load import load
-from tilewright.configs.locks import folder_lock
+from tilewright.configs.locks import FolderBusyError, folder_lock
 from tilewright.configs.manifest import MANIFEST, check_outputs
 from tilewright.configs.manifest import read_manifest as read_manifest
 from tilewright.configs.partial import StageError as StageError
@@ -36,6 +37,7 @@ C = TypeVar("C")
 Inputs = Mapping[str, Path]
 Counts = dict[str, Any]
 ERRORS = "errors.jsonl"
+_PATIENCE_S = 2.0  # another process that holds the folder may be about to publish the same result
 
 
 @dataclass(frozen=True)
@@ -77,21 +79,60 @@ def run_stage(stage: Stage[C], config: C) -> dict[str, Any]:
     if rank != 0:
         return _follow_rank_0(stage, config, request)
     _check_apart(out, inputs_of(config))
-    partial = partial_of(out)
-    make_writable(partial)
-    with folder_lock(partial):
+    with ExitStack() as stack, _system_errors(stage.name, out):
+        stored = _lock_or_result(stack, out, request)
+        return _run_locked(stage, config, request, world) if stored is None else stored
+
+
+def _lock_or_result(stack: ExitStack, out: Path, request: dict[str, Any]) -> dict[str, Any] | None:
+    """Lock the partial folder for the life of ``stack``; or the result that another process has just published.
+
+    Raises FolderBusyError if another process is at work in it and doesn't finish within ``_PATIENCE_S``.
+    """
+    partial, deadline = partial_of(out), time.monotonic() + _PATIENCE_S
+    while True:
+        busy: Exception | None = None
+        try:
+            make_writable(partial)
+            stack.enter_context(folder_lock(partial))
+        except (FolderBusyError, StageError, FileNotFoundError) as error:  # the folder may be renamed at any moment
+            busy = error
         stored = _stored_manifest(out, request)
-        if stored is not None:  # another process finished just now
+        if stored is not None:
             remove_leftover(partial)
             return stored
-        finished = read_manifest(partial)
-        if finished is not None and finished["request"] == request:  # killed between the manifest and the renaming
-            return _rename(partial, out, finished)
-        claim(partial, request)
-        (partial / LOGS / ERRORS).unlink(missing_ok=True)
-        started = time.time()
-        counts = stage.run(config, inputs_of(config), partial)
-        return _publish(stage, config, request, counts, started, world)
+        if busy is None and partial.is_dir():
+            return None
+        if isinstance(busy, StageError) or time.monotonic() > deadline:
+            raise busy or FolderBusyError(f"{partial} vanished: is another process deleting it?")
+        time.sleep(0.05)
+
+
+def _run_locked(stage: Stage[C], config: C, request: dict[str, Any], world: int) -> dict[str, Any]:
+    out: Path = config.out  # type: ignore[attr-defined]
+    partial = partial_of(out)
+    finished = read_manifest(partial)
+    if finished is not None and finished["request"] == request:  # killed between the manifest and the renaming
+        return _rename(partial, out, finished)
+    claim(partial, request)
+    (partial / LOGS / ERRORS).unlink(missing_ok=True)
+    started = time.time()
+    counts = stage.run(config, inputs_of(config), partial)
+    return _publish(stage, config, request, counts, started, world)
+
+
+@contextmanager
+def _system_errors(name: str, out: Path) -> Iterator[None]:
+    """A full disk, a lost mount or a limit of the system ends a stage with one message; what is finished is kept."""
+    try:
+        yield
+    except UserError:
+        raise
+    except OSError as error:
+        raise StageError(
+            f"{name}: {said(error)}. What is finished is kept in {partial_of(out)}: mend the cause and run the same"
+            " command again"
+        ) from error
 
 
 def _check_apart(out: Path, inputs: Mapping[str, Any]) -> None:
@@ -105,10 +146,12 @@ def _check_apart(out: Path, inputs: Mapping[str, Any]) -> None:
 
 def _stored_manifest(out: Path, request: dict[str, Any]) -> dict[str, Any] | None:
     if not out.exists():
+        if out.is_symlink():
+            raise StageError(f"{out} is a link to nothing ({out.readlink()}): delete it or choose another `out`")
         return None
     manifest = read_manifest(out)
     if manifest is None:
-        if out.is_dir() and not any(out.iterdir()):
+        if out.is_dir() and not out.is_symlink() and not any(out.iterdir()):
             return None
         raise StageError(f"{out} exists and is no finished stage: move it away or choose another `out`")
     if manifest["request"] != request:
@@ -171,7 +214,8 @@ def _follow_rank_0(stage: Stage[C], config: C, request: dict[str, Any]) -> dict[
         while stored_request(partial) != request and _stored_manifest(out, request) is None:
             time.sleep(0.05)
         if _stored_manifest(out, request) is None:
-            stage.run(config, inputs_of(config), partial)
+            with _system_errors(stage.name, out):
+                stage.run(config, inputs_of(config), partial)
     while (manifest := _stored_manifest(out, request)) is None:
         time.sleep(0.1)
     return manifest
@@ -207,6 +251,8 @@ def main(stage: Stage[Any]) -> None:
         run_and_show(stage, sys.argv[1:])
     except UserError as error:
         raise SystemExit(f"{stage.name}: error: {error}") from None
+    except OSError as error:
+        raise SystemExit(f"{stage.name}: error: {said(error)}") from error
     except KeyboardInterrupt:
         print(f"\n{stage.name}: interrupted; the same command goes on where it was", file=sys.stderr)
         raise SystemExit(130) from None

@@ -37,9 +37,22 @@ def test_stage_help_lists_its_keys(name: str) -> None:
         (["make_pages", "gone.yaml"], "gone.yaml: no such config file"),
         (["make_pages", "configs/data_gen/make_pages/smoke.yaml", "colour=red"], "unknown keys ['colour']"),
         (["run", "gone.yaml"], "gone.yaml: no such config file"),
-        (["status", "gone"], "gone is no folder"),
+        (["status", tmp_path / ("n" * 300)], "gone is no folder"),
     ],
 )
 def test_wrong_calls_get_one_clear_line(arguments: list[str], message: str, tmp_path: Path) -> None:
     result = tilewright(*arguments, cwd=tmp_path)
     assert result.returncode != 0 and message in result.stderr and "Traceback" not in result.stderr
+
+
+def test_errors_of_the_system_are_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("a file where a folder is wanted")
+    config = "configs/data_gen/make_pages/smoke.yaml"
+    for arguments in (
+        ["gallery", tmp_path, "--gates", tmp_path],
+        ["tiles", "card", tmp_path / "file" / "x", "--name", "x"],
+        ["status", tmp_path / ("n" * 300)],
+        ["make_pages", config, f"out={tmp_path / ('n' * 300)}"],
+    ):
+        result = tilewright(*arguments, cwd=tmp_path)
+        assert result.returncode == 1 and "error: " in result.stderr and "Traceback" not in result.stderr, result.stderr

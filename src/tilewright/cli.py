@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tilewright import __version__
-from tilewright.configs.errors import UserError
+from tilewright.configs.errors import UserError, said
 from tilewright.configs.load import find_config
 from tilewright.configs.recipe import Step, load_recipe, run_recipe
 from tilewright.configs.stage import Stage, rank_and_world, run_and_show
@@ -55,6 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             options.action(options)
     except UserError as error:
         raise SystemExit(f"tilewright {arguments[0]}: error: {error}") from None
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+    except OSError as error:
+        raise SystemExit(f"tilewright {arguments[0]}: error: {said(error)}") from error
     except KeyboardInterrupt:
         print(f"\ntilewright {arguments[0]}: interrupted; the same command goes on where it was", file=sys.stderr)
         raise SystemExit(130) from None

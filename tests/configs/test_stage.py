@@ -198,6 +198,59 @@ def test_second_process_in_one_folder_is_refused(config: Path) -> None:
         process.kill()
 
 
+def test_second_process_gets_the_result_that_the_first_is_about_to_publish(config: Path, tmp_path: Path) -> None:
+    command = [sys.executable, str(PROGRAM), str(config), "pause_s=0.1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        for _ in range(4):
+            process.stdout.readline()
+        result = run(config, "pause_s=0.1")
+        process.communicate()
+    assert process.returncode == 0 and result.returncode == 0, result.stderr
+    assert result.stdout.count("working") == 0 and '{"numbers": 12, "dropped_broken": 0}' in result.stdout
+    assert not (tmp_path / "out.partial").exists() and not list((tmp_path / "out").glob(".*"))
+
+
+def test_several_processes_at_once_do_the_work_once(config: Path, tmp_path: Path) -> None:
+    command = [sys.executable, str(PROGRAM), str(config), "pause_s=0.01"]
+    several = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    outputs = [process.communicate(timeout=60) for process in several]
+    assert [process.returncode for process in several] == [0] * 4, outputs
+    assert sum(output.count("working") for output, _ in outputs) == 12
+    assert not (tmp_path / "out.partial").exists() and not list((tmp_path / "out").glob(".*"))
+
+
+@pytest.mark.parametrize("target", ["nowhere", "out", "empty"])
+def test_links_that_lead_to_no_result_are_refused_at_the_start(config: Path, tmp_path: Path, target: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / target)
+    result = run(config)
+    assert result.returncode == 1 and "out" in result.stderr and "Traceback" not in result.stderr
+    assert result.stdout.count("working") == 0 and not (tmp_path / "out.partial").exists()
+
+
+def test_link_to_a_finished_result_is_that_result(config: Path, tmp_path: Path) -> None:
+    run(config)
+    (tmp_path / "out").rename(tmp_path / "moved")
+    (tmp_path / "out").symlink_to(tmp_path / "moved")
+    result = run(config)
+    assert result.returncode == 0 and result.stdout.count("working") == 0
+
+
+def test_error_of_the_system_is_one_message_and_keeps_what_is_finished(config: Path, tmp_path: Path) -> None:
+    numbers = tmp_path / "numbers.txt"
+    numbers.write_text(" ".join(map(str, range(30))))
+    limit = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600));"
+    program = f"{limit} sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    command = [sys.executable, "-c", program, str(PROGRAM), str(config)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 1 and "File too large" in result.stderr and "is kept in" in result.stderr
+    assert "Traceback" not in result.stderr
+    done = result.stdout.count("working")
+    again = run(config)
+    assert again.returncode == 0 and 0 < again.stdout.count("working") <= 30 - done + 1 < 30
+
+
 @pytest.mark.parametrize("which", ["STAGE", "DISTRIBUTED"])
 def test_other_ranks_wait_for_the_manifest_of_rank_0(config: Path, tmp_path: Path, which: str) -> None:
     (tmp_path / "out").mkdir()  # an empty folder is no result: the other rank must not take it for one
