@@ -13,7 +13,8 @@ from tilewright.data_gen.grounded.corpus import CorpusText
 from tilewright.data_gen.grounded.judge import GroundedJudge
 from tilewright.data_gen.grounded.self_contained import fault
 from tilewright.data_gen.grounded.terms import contains_title, holds, terms, title_terms
-from tilewright.data_gen.records import QAPair, Tile, read_jsonl, write_jsonl
+from tilewright.data_gen.pair_files import read_pair_file
+from tilewright.data_gen.records import QAPair, Tile, write_jsonl
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.verdicts import Verdict
 
@@ -44,7 +45,7 @@ def filter_pairs(config: Config, inputs: Inputs, out: Path) -> Counts:
     path = inputs["pairs"] / "pairs.jsonl"
     if not path.is_file():
         raise InputError(f"{path} is missing: wanted the output folder of make_queries")
-    pairs = read_jsonl(path, QAPair, unique="query_id")
+    pairs = read_pair_file(path)
     tiles = {tile.tile_id: tile for tile in store.iterate_light()}
     strangers = [pair for pair in pairs if pair.tile_id not in tiles]
     if strangers:

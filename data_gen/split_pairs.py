@@ -11,7 +11,8 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
 from tilewright.data_gen.grounded.terms import key_terms
 from tilewright.data_gen.make_queries import read_pages
-from tilewright.data_gen.records import QAPair, read_jsonl, write_jsonl
+from tilewright.data_gen.pair_files import read_pair_file
+from tilewright.data_gen.records import QAPair, write_jsonl
 from tilewright.data_gen.splits import SPLITS, check_shares, split_of
 
 
@@ -42,7 +43,7 @@ def split_pairs(config: Config, inputs: Inputs, out: Path) -> Counts:
     path = inputs["pairs"] / "pairs.jsonl"
     if not path.is_file():
         raise InputError(f"{path} is missing: wanted the output folder of filter_pairs")
-    pairs = read_jsonl(path, QAPair, unique="query_id")
+    pairs = read_pair_file(path)
     pages = sorted(read_pages(inputs["tiles"]).keys() | {pair.page_id for pair in pairs})
     place = {page: split_of(page, config.shares, config.seed) for page in pages}
     by_split = {name: [pair for pair in pairs if place[pair.page_id] == name] for name in SPLITS}

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 from tilewright.configs.errors import InputError
-from tilewright.data_gen.records import QAPair, read_jsonl
+from tilewright.data_gen.pair_files import read_pair_file
+from tilewright.data_gen.records import QAPair
 
 PAGES_FILE = "pages.json"
 
@@ -21,13 +22,8 @@ def pages_of_split(path: Path, split: str) -> frozenset[str]:
 
 
 def read_pairs(path: Path, *, may_be_empty: bool = False) -> list[QAPair]:
-    """The pairs of a JSONL file. Raises InputError if there are none or a query_id stands twice."""
-    pairs = read_jsonl(path, QAPair)
+    """The pairs of a JSONL file. Raises InputError for an empty file and for what read_pair_file refuses."""
+    pairs = read_pair_file(path)
     if not pairs and not may_be_empty:
         raise InputError(f"{path}: wanted at least one question-answer pair, found an empty file")
-    seen: set[str] = set()
-    for pair in pairs:
-        if pair.query_id in seen:
-            raise InputError(f"{path}: query_id {pair.query_id!r} stands twice")
-        seen.add(pair.query_id)
     return pairs

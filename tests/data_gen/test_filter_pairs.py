@@ -135,7 +135,7 @@ def test_order_does_not_change_what_is_kept(run: Callable[..., tuple[dict[str, o
 def test_bad_input_is_named(
     run: Callable[..., tuple[dict[str, object], list[QAPair]]], tiles: list[Tile], tmp_path: Path
 ) -> None:
-    tiles.append(dataclasses.replace(tiles[0], tile_id="f" * 16 + "-0000-00", title="Lost"))
+    tiles.append(dataclasses.replace(tiles[0], tile_id="f" * 16 + "-0000-00", page_id="f" * 16, title="Lost"))
     rows = [("Lost", *GOOD)]
     config_tiles = tiles[:-1]
     folder = tmp_path / "stranger"

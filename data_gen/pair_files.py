@@ -1,0 +1,42 @@
+"""Files of question-answer pairs as every later stage reads them: each line checked before any work is done."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tilewright.configs.errors import InputError
+from tilewright.data_gen.records import QAPair, iterate_jsonl
+
+
+def read_pair_file(path: Path) -> list[QAPair]:
+    """The pairs of a JSONL file, one a line.
+
+    Raises InputError, with file and line, for what is no pair, an id that a column of a TREC file can't hold, a
+    query_id that stands twice, a question without words, and a page that isn't the one of the pair's tile. A question
+    may name no tile, or neither tile nor page ("").
+    """
+    if not path.is_file():
+        raise InputError(f"{path} is missing: wanted a JSONL file of question-answer pairs")
+    pairs: list[QAPair] = []
+    lines: dict[str, int] = {}
+    for number, pair in enumerate(iterate_jsonl(path, QAPair), start=1):
+        for fault in _faults(pair):
+            raise InputError(f"{path}:{number}: {fault}")
+        if pair.query_id in lines:
+            raise InputError(
+                f"{path}:{number}: query_id {pair.query_id!r} stands twice (first on line {lines[pair.query_id]})"
+            )
+        lines[pair.query_id] = number
+        pairs.append(pair)
+    return pairs
+
+
+def _faults(pair: QAPair) -> Iterator[str]:
+    for name in ("query_id", "tile_id", "page_id"):
+        value = getattr(pair, name)
+        if " " in value or not value.isprintable() or (name == "query_id" and not value):
+            yield f"{name}: wanted an id without blanks and control characters, found {value!r}"
+    if not pair.query.strip():
+        yield f"query of {pair.query_id!r}: wanted a question, found {pair.query!r}"
+    page_id = pair.tile_id.partition("-")[0]
+    if pair.tile_id and pair.page_id != page_id:
+        yield f"page_id: wanted {page_id!r}, the page of tile {pair.tile_id}, found {pair.page_id!r}"
