@@ -24,6 +24,7 @@ POLL_S = 0.02
 _PNG_SIZE, _PNG_SIZE_AT = struct.Struct(">II"), 16  # in the header chunk that a PNG begins with
 SETTLE_LIMIT = 10  # a page whose scripts never rest is taken as it is after so many times `settle_s`
 _PREPARE = resources.files("tilewright.data_gen").joinpath("prepare.js").read_text(encoding="utf-8")
+_WEB = ("https://", "http://")
 _HTML = "text/html; charset=utf-8"
 _ANY_ORIGIN = {"access-control-allow-origin": "*"}  # fonts of another host are asked for across origins
 _SIZE = "() => JSON.stringify([document.documentElement.scrollWidth, document.documentElement.scrollHeight])"
@@ -93,14 +94,20 @@ class OpenPage:
     left_px: int = 0  # where a page begins: below 0 if it is written from right to left and wider than the window
     refused: int = 0
     navigated: bool = False
+    damage: str = ""  # why a file that the page has couldn't be read
 
     async def load(self, profile: Profile, timeout_s: float) -> None:
         """Lay the page out and make it ready. Raises playwright's Error, ItemError for a document that isn't there."""
         try:
             self.document = self.site.document(self.record)
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             raise ItemError(str(error)) from error
-        await self.page.goto(self.record.document_url or self.record.url, wait_until="commit", timeout=timeout_s * 1000)
+        address = self.record.document_url or self.record.url
+        if not address.lower().startswith(_WEB):  # others a browser opens by itself, without asking us
+            raise ItemError(
+                f"{self.record.url}: wanted an http or https address of its document, found {address[:99]!r}"
+            )
+        await self.page.goto(address, wait_until="commit", timeout=timeout_s * 1000)
         settings = dataclasses.asdict(profile) | {"expand": bool(profile.content)}
         while not await self.read(_READY):
             await asyncio.sleep(POLL_S)
@@ -208,7 +215,11 @@ class OpenPage:
             self.navigated = True
             await route.fulfill(body=self.document, content_type=_HTML)
             return
-        found = None if moving else await asyncio.to_thread(self.site.resource, self.record, request.url)
+        found = None
+        try:
+            found = None if moving else await asyncio.to_thread(self.site.resource, self.record, request.url)
+        except (ValueError, OSError) as error:
+            self.damage = self.damage or str(error)
         if found is not None:
             await route.fulfill(body=found.data, headers=_ANY_ORIGIN | {"content-type": found.media_type})
             return

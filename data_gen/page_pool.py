@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
 from tilewright.data_gen.browser import Browser
 from tilewright.data_gen.open_page import BrowserCrashError
@@ -12,6 +13,7 @@ from tilewright.data_gen.paged_documents import DocumentWorker, render_document
 from tilewright.data_gen.records import Page
 from tilewright.data_gen.render_page import Choose, Facts, PageSettings, facts_of, render_page
 from tilewright.data_gen.site import Site
+from tilewright.data_gen.sources.pages_folder import PagesFolder
 from tilewright.data_gen.tile_store import write_tiles
 
 ATTEMPTS = 2
@@ -93,7 +95,11 @@ class PagePool:
 
     def _draw(self, documents: DocumentWorker, page: Page, choose: Choose) -> Facts | ItemError:
         """Render a PDF or a picture."""
-        path, sizes = self._folder / page.html_path, self._settings.document_sizes
+        sizes = self._settings.document_sizes
+        try:
+            path = PagesFolder(self._folder).document_path(page.html_path)
+        except InputError as error:
+            return ItemError(f"{page.url}: {error}")
         try:
             drawn = render_document(path, page, sizes, choose=choose, worker=documents)
             tiles = write_tiles(self._path(page), drawn.tiles)

@@ -22,6 +22,7 @@ from tilewright.data_gen.tiles import TileBox, tile_boxes, tile_id
 
 NO_FAULTS = Faults(images_failed=0, fonts_missing=0, clipped=0)
 ImageFormat = Literal["png", "webp", "jpeg"]
+MAX_PAGE_WIDTH_PX = 200_000  # a style may ask for 33 million px, whose tiles alone would fill the memory
 TILES_IN_WORK = 3  # of a page: pictured, and now decoded, hashed and cut while the browser goes on
 Facts = dict[str, Any]
 Choose = Callable[[Sequence[TileBox]], Sequence[TileBox]]
@@ -91,6 +92,8 @@ async def _render(opened: OpenPage, page: Page, choose: Choose, settings: PageSe
     if layer.height_px > settings.max_page_height_px:
         limit = settings.max_page_height_px
         raise ItemError(f"{page.url}: {layer.height_px} px high, max_page_height_px is {limit}")
+    if layer.width_px > MAX_PAGE_WIDTH_PX:
+        raise ItemError(f"{page.url}: {layer.width_px} px wide, at most {MAX_PAGE_WIDTH_PX} px can be rendered")
     sizes = (settings.tile_width_px, settings.tile_height_px, settings.min_tile_px)
     boxes = tile_boxes(layer.width_px, layer.height_px, *sizes) if layer.height_px else []
     with TilesWriter(path) as writer:
@@ -103,6 +106,8 @@ async def _render(opened: OpenPage, page: Page, choose: Choose, settings: PageSe
         stable, faults = await opened.is_unchanged(), await opened.faults()
         while waiting:
             writer.write(await waiting.popleft())
+    if opened.damage:
+        raise ItemError(f"{page.url}: {opened.damage}")
     facts = facts_of(layer.width_px, layer.height_px, len(boxes), writer.count, stable, faults)
     return facts | {"requests_refused": opened.refused}
 

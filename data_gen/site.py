@@ -44,5 +44,10 @@ class FolderSite:
     def resource(self, page: Page, url: str) -> Resource | None:
         """The file of the page's own table behind ``url`` (its fragment doesn't matter)."""
         table: Mapping[str, Any] = self._table(page.html_path)
-        entry = table.get(url) or table.get(urldefrag(url).url)
+        plain = urldefrag(url).url
+        entry = table.get(url) or table.get(plain)
+        if entry is None and plain.startswith(
+            "https:"
+        ):  # a browser asks so for pictures that a secure page wants by http
+            entry = table.get(plain.replace("https:", "http:", 1))
         return self._folder.resource(url, entry) if entry else None

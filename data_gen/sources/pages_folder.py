@@ -7,6 +7,7 @@
 import hashlib
 import json
 import os
+import re
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.sources.source import Document, Resource
 
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 DOCUMENTS, RESOURCES, TEMPORARY = "documents", "resources", ".tmp"
 
 
@@ -44,18 +46,33 @@ class PagesFolder:
 
     def document(self, html_path: str) -> bytes:
         """A page's document. Raises InputError if it isn't there or leads out of the folder."""
-        return self._inside(html_path).read_bytes()
+        return self.document_path(html_path).read_bytes()
+
+    def document_path(self, html_path: str) -> Path:
+        """Where a page's document lies. Raises InputError if it isn't there or leads out of the folder."""
+        return self._inside(html_path)
 
     def resources(self, html_path: str) -> Mapping[str, Any]:
-        """{URL: {"sha256", "media_type"}} of a page; empty if it has none."""
+        """{URL: {"sha256", "media_type"}} of a page; empty if it has none. Raises InputError for another table."""
         path = self._table_path(html_path)
-        return json.loads(path.read_bytes()) if path.is_file() else {}  # type: ignore[no-any-return]
+        if not path.is_file():
+            return {}
+        try:
+            table = json.loads(path.read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}: not JSON ({error})") from error
+        if not isinstance(table, dict):
+            raise InputError(f"{path}: wanted a mapping of URLs, found {type(table).__name__}")
+        return table
 
-    def resource(self, url: str, entry: Mapping[str, str]) -> Resource:
-        """The file behind an entry of ``resources``."""
-        digest = entry["sha256"]
-        path = self._inside(f"{RESOURCES}/{digest[:2]}/{digest}")
-        return Resource(url, entry["media_type"], path.read_bytes())
+    def resource(self, url: str, entry: Any) -> Resource:
+        """The file behind an entry of ``resources``. Raises InputError for what is no entry, or a file that is gone."""
+        digest, media_type = (
+            (entry.get(key) for key in ("sha256", "media_type")) if isinstance(entry, dict) else ("", "")
+        )
+        if not (isinstance(digest, str) and _SHA256.fullmatch(digest) and isinstance(media_type, str)):
+            raise InputError(f"{self._folder}: {url}: wanted a SHA-256 and a media type, found {str(entry)[:100]}")
+        return Resource(url, media_type, self._inside(f"{RESOURCES}/{digest[:2]}/{digest}").read_bytes())
 
     def _table_path(self, html_path: str) -> Path:
         return (self._folder / html_path).with_suffix(".resources.json")
