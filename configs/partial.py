@@ -83,6 +83,12 @@ def _has_work(partial: Path) -> bool:
     )
 
 
+def reserve_space(path: Path) -> None:
+    """Have the disk keep room for the whole file. OSError if it hasn't: writing to a mapped file would be a SIGBUS."""
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Write ``text`` so that ``path`` holds either the old or the new content, whatever happens."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import process_items
+from tilewright.configs.partial import reserve_space
 from tilewright.configs.stage import Counts, Inputs, Stage, StageError, execution, input_path, main, write_atomically
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.train.distributed import choose_device
@@ -77,6 +78,7 @@ def write_vectors(config: Config, inputs: Inputs, out: Path) -> Counts:
     digests = process_items("embed_tiles", blocks, lambda block: block.key, work, out)
     shape = (len(store), encoder.dimension)
     result = np.lib.format.open_memmap(out / VECTORS, mode="w+", dtype=np.dtype(config.dtype), shape=shape)
+    reserve_space(out / VECTORS)
     row = 0
     for block in blocks:
         result[row : row + len(block.tile_ids)] = _read_block(folder / f"{block.key}.npy", digests[block.key])

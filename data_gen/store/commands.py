@@ -14,7 +14,7 @@ from tilewright.data_gen.store.card import write_card
 from tilewright.data_gen.store.exchange import new_folder, suffix_of, tile_json
 from tilewright.data_gen.store.image_folder import export_images, import_images
 from tilewright.data_gen.store.merge import merge
-from tilewright.data_gen.store.page_records import pages_of, pages_path, write_pages
+from tilewright.data_gen.store.page_records import pages_of, write_pages
 from tilewright.data_gen.store.published import export_published, import_published
 from tilewright.data_gen.store.verify import verify
 from tilewright.data_gen.store.webdataset import export_webdataset, import_webdataset
@@ -73,9 +73,6 @@ def export_store(options: argparse.Namespace) -> None:
         count = export_published(store, options.out, base_url=options.base_url)
     else:
         count = (export_webdataset if options.format == "webdataset" else export_images)(store, options.out)
-    records = pages_path(store)
-    if records is not None:
-        (options.out / records.name).write_bytes(records.read_bytes())
     print(f"{count} tiles -> {options.out}")
 
 

@@ -8,13 +8,16 @@ from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import Tile
 from tilewright.data_gen.store.exchange import (
     MAX_IMAGE_BYTES,
+    MAX_JSON_BYTES,
+    checked,
     gather,
     new_folder,
     read_bounded,
     suffix_of,
-    tile_json,
     tile_of_json,
+    tile_text,
 )
+from tilewright.data_gen.store.page_records import copy_records
 from tilewright.data_gen.store.shards import SHARD_BYTES
 from tilewright.data_gen.tile_store import TileStore
 
@@ -25,14 +28,15 @@ def export_images(store: TileStore, out: Path) -> int:
     """Write ``out/tiles.jsonl`` and ``out/images/{2 hex}/{tile_id}.png`` (or ``.webp``, ``.jpg``); return how many."""
     count = 0
     with new_folder(out) as folder, (folder / TILES).open("w", encoding="utf-8") as lines:
-        for tile in store:
+        for tile in checked(store):
             name = None
             if tile.image:
                 name = f"images/{tile.page_id[:2]}/{tile.tile_id}.{suffix_of(tile.image, tile.tile_id)}"
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).write_bytes(tile.image)
-            lines.write(json.dumps(tile_json(tile) | {FILE: name}, ensure_ascii=False, allow_nan=False) + "\n")
+            lines.write(tile_text(tile, {FILE: name}) + "\n")
             count += 1
+        copy_records(store, folder)
     return count
 
 
@@ -48,8 +52,10 @@ def import_images(folder: Path, store: Path, *, shard_bytes: int = SHARD_BYTES) 
 
 def _tiles(folder: Path) -> Iterator[Tile]:
     with (folder / TILES).open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(iter(lambda: lines.readline(MAX_JSON_BYTES + 1), b""), start=1):
             where = f"{folder / TILES}:{number}"
+            if len(line) > MAX_JSON_BYTES:
+                raise InputError(f"{where}: wanted up to {MAX_JSON_BYTES} bytes, found more")
             try:
                 data = json.loads(line)
                 name = data.pop(FILE)

@@ -1,11 +1,12 @@
 """The records of pages beside a store: pages.jsonl, or what the tiles themselves say of their pages."""
 
+import shutil
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tilewright.data_gen.records import Page, iterate_jsonl, write_jsonl
+from tilewright.data_gen.records import FAILED, FailedPage, Page, iterate_jsonl, write_jsonl
 from tilewright.data_gen.tile_store import TileStore
 
 PAGES = "pages.jsonl"
@@ -37,8 +38,21 @@ def pages_of(store: TileStore, page_ids: Collection[str] | None = None) -> Itera
     return (page for page in pages if page_ids is None or page.page_id in page_ids)
 
 
+def copy_records(store: TileStore, folder: Path) -> None:
+    """Copy what stands beside a store, pages.jsonl and failed.jsonl, into ``folder``."""
+    if pages_path(store) is not None:
+        for name in (PAGES, FAILED):
+            if (store.folder.parent / name).is_file():
+                shutil.copyfile(store.folder.parent / name, folder / name)
+
+
 def write_pages(store: TileStore, source: Path) -> int:
-    """Write pages.jsonl beside a store: the one in the folder ``source`` if it has one, else made of the tiles."""
+    """Write pages.jsonl beside a store: the one in the folder ``source`` if it has one, else made of the tiles.
+
+    A failed.jsonl goes along.
+    """
+    if (source / FAILED).is_file():
+        write_jsonl(store.folder.parent / FAILED, iterate_jsonl(source / FAILED, FailedPage))
     path = source / PAGES
     pages = iterate_jsonl(path, Page) if path.is_file() else _seen_pages(store)
     return write_jsonl(store.folder.parent / PAGES, pages)

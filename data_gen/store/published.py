@@ -17,6 +17,7 @@ from tilewright.data_gen.images import decode_image, encode_png
 from tilewright.data_gen.records import Page, Tile, write_jsonl
 from tilewright.data_gen.store.exchange import (
     MAX_IMAGE_BYTES,
+    checked,
     gather,
     new_folder,
     pixels_sha256,
@@ -24,6 +25,7 @@ from tilewright.data_gen.store.exchange import (
     size_px,
     suffix_of,
 )
+from tilewright.data_gen.store.page_records import copy_records
 from tilewright.data_gen.store.shards import SHARD_BYTES
 from tilewright.data_gen.tile_store import EVIDENCE_KINDS, TileStore
 from tilewright.data_gen.tiles import tile_id
@@ -53,7 +55,7 @@ def export_published(store: TileStore, out: Path, *, base_url: str | None = None
     taken: set[str] = set()
     current, folder_name, count = "", "", 0
     with new_folder(out) as folder:
-        for tile in store:
+        for tile in checked(store):
             if tile.page_id != current:
                 current, folder_name = tile.page_id, _article(tile, base_url, taken)
                 (folder / folder_name).mkdir()
@@ -64,6 +66,7 @@ def export_published(store: TileStore, out: Path, *, base_url: str | None = None
                 data = encode_png(decode_image(data))
             (folder / folder_name / f"chunk_{tile.row:04d}_{tile.column:02d}.png").write_bytes(data)
             count += 1
+        copy_records(store, folder)
     return count
 
 
@@ -121,7 +124,8 @@ def _read_article(path: Path, base_url: str, seen: dict[str, str]) -> list[Tile]
     """The tiles of one article, in order of id. Raises InputError saying why it can't be used."""
     try:
         title = unquote(path.name.removesuffix(SUFFIX), errors="strict")
-    except UnicodeDecodeError as error:
+        title.encode()
+    except UnicodeError as error:
         raise InputError(f"{path}: wanted a name that is percent-encoded UTF-8 ({error})") from error
     if not title or path.is_symlink():
         raise InputError(f"{path}: wanted a folder named {{article}}{SUFFIX}")

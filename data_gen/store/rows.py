@@ -22,6 +22,7 @@ EVIDENCE_KINDS = ("infobox", "table", "list", "paragraph")
 ID_WIDTH = 28  # 16 hex, two dashes, ten digits of row and column
 IMAGE = "image"
 _PIECE_BYTES, _PIECE_ROWS = 16 << 20, 1024
+_ITEM_BYTES = 128  # about what a word, block or link takes
 
 
 @cache
@@ -52,10 +53,12 @@ def tile_schema() -> pa.Schema:
     return tile_features().arrow_schema
 
 
-def check_tile_id(tile_id: str) -> None:
-    """Raise InputError unless ``tile_id`` has the form ``{16 hex}-{row}-{column}``."""
+def check_tile_id(tile_id: str, page_id: str) -> None:
+    """Raise InputError unless ``tile_id`` has the form ``{page_id}-{row}-{column}``, its page 16 hex."""
     if len(tile_id) > ID_WIDTH or not TILE_ID.fullmatch(tile_id):
         raise InputError(f"tile_id {tile_id!r}: wanted {{16 hex}}-{{row}}-{{column}}")
+    if tile_id.partition("-")[0] != page_id:
+        raise InputError(f"tile {tile_id}: wanted the page_id that its id begins with, found {page_id!r}")
 
 
 def to_batches(tiles: Iterable[Tile]) -> Iterator[pa.RecordBatch]:
@@ -64,7 +67,7 @@ def to_batches(tiles: Iterable[Tile]) -> Iterator[pa.RecordBatch]:
     size = 0
     for tile in tiles:
         rows.append(_to_row(tile))
-        size += len(tile.image)
+        size += len(tile.image) + len(tile.text) + _ITEM_BYTES * (len(tile.words) + len(tile.blocks) + len(tile.links))
         if size >= _PIECE_BYTES or len(rows) >= _PIECE_ROWS:
             yield _batch(rows)
             rows, size = [], 0
@@ -94,7 +97,7 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _to_row(tile: Tile) -> dict[str, Any]:
-    check_tile_id(tile.tile_id)
+    check_tile_id(tile.tile_id, tile.page_id)
     if tile.evidence_px.keys() != set(EVIDENCE_KINDS):
         raise InputError(
             f"tile {tile.tile_id}: evidence_px: wanted {list(EVIDENCE_KINDS)}, found {list(tile.evidence_px)}"

@@ -131,9 +131,10 @@ class Ascending:
         self.last = last
 
     def check(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """``batch`` itself. Raises InputError for an id of another form, out of order or given twice."""
-        for tile_id in batch.column("tile_id").to_pylist():
-            check_tile_id(tile_id)
+        """``batch`` itself. Raises InputError for an id of another form or page, out of order or given twice."""
+        ids = (batch.column(name).to_pylist() for name in ("tile_id", "page_id"))
+        for tile_id, page_id in zip(*ids, strict=True):
+            check_tile_id(tile_id, page_id)
             if tile_id <= self.last:
                 raise InputError(f"tile_id {tile_id!r} after {self.last!r}: wanted ascending ids, each once")
             self.last = tile_id

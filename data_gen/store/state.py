@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.configs.errors import InputError
+from tilewright.configs.partial import reserve_space
 from tilewright.data_gen.store.rows import ID_WIDTH, read_batches, tile_features
 
 STATE, INFO = "state.json", "dataset_info.json"  # the names `datasets` gives them
@@ -98,16 +99,16 @@ def read_state(folder: Path) -> StoreState:
         data = json.loads((folder / STATE).read_text(encoding="utf-8"))[_KEY]
         if data.pop("format") != _FORMAT:
             raise ValueError(f"wanted format {_FORMAT}")
+        if not all(name is None or _OURS.fullmatch(name) for name in (data["ids"], data["rows"], data["pages"])):
+            raise ValueError("it names files that are no part of a store")
         shards = tuple(Shard(str(item["name"]), int(item["rows"]), int(item["size_bytes"])) for item in data["shards"])
         state = StoreState(shards, str(data["ids"]), data["rows"], int(data["next_number"]), data["pages"])
         for shard in shards:
             size_bytes = (folder / shard.name).stat().st_size
             if not _OURS.fullmatch(shard.name) or size_bytes != shard.size_bytes:
                 raise ValueError(f"{shard.name}: wanted {shard.size_bytes} bytes, found {size_bytes}")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(f"{folder}: not a readable tile store ({error!r}); run render_tiles again") from error
-    if not all(name is None or _OURS.fullmatch(name) for name in (state.ids, state.rows, state.pages)):
-        raise InputError(f"{folder / STATE}: names files that are no part of a store")
     return state
 
 
@@ -143,7 +144,9 @@ def _new_array(path: Path, count: int, dtype: str) -> Any:
     if not count:
         return np.empty(0, dtype)
     temporary = path.with_name(f"{path.name}.tmp")
-    return np.lib.format.open_memmap(temporary, "w+", dtype=np.dtype(dtype), shape=(count,))
+    array = np.lib.format.open_memmap(temporary, "w+", dtype=np.dtype(dtype), shape=(count,))
+    reserve_space(temporary)
+    return array
 
 
 def _close_array(path: Path, array: Any) -> None:

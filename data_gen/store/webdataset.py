@@ -4,7 +4,6 @@ Tars are read as streams and nothing of them is unpacked by name. Their bytes de
 """
 
 import io
-import json
 import re
 import tarfile
 from collections.abc import Iterator
@@ -15,13 +14,15 @@ from tilewright.data_gen.records import Tile
 from tilewright.data_gen.store.exchange import (
     MAX_IMAGE_BYTES,
     MAX_JSON_BYTES,
+    checked,
     gather,
     new_folder,
     read_bounded,
     suffix_of,
-    tile_json,
     tile_of_json,
+    tile_text,
 )
+from tilewright.data_gen.store.page_records import copy_records
 from tilewright.data_gen.store.shards import SHARD_BYTES
 from tilewright.data_gen.tile_store import TileStore
 
@@ -31,7 +32,7 @@ _MEMBER = re.compile(r"(?:\./)?([0-9a-f]{16}-[0-9]{4,}-[0-9]{2,})\.(png|webp|jpe
 def export_webdataset(store: TileStore, out: Path, *, shard_bytes: int = SHARD_BYTES) -> int:
     """Write the tiles as ``out/tiles-000000.tar`` ..., each closed at about ``shard_bytes``; return how many tiles."""
     with new_folder(out) as folder:
-        tiles = iter(store)
+        tiles = checked(store)
         tile, number, count = next(tiles, None), 0, 0
         while tile is not None or number == 0:
             path = folder / f"tiles-{number:06d}.tar"
@@ -40,12 +41,12 @@ def export_webdataset(store: TileStore, out: Path, *, shard_bytes: int = SHARD_B
                     _write(tar, tile)
                     tile, count = next(tiles, None), count + 1
             number += 1
+        copy_records(store, folder)
     return count
 
 
 def _write(tar: tarfile.TarFile, tile: Tile) -> None:
-    text = json.dumps(tile_json(tile), ensure_ascii=False, sort_keys=True, allow_nan=False)
-    parts = [("json", text.encode("utf-8"))]
+    parts = [("json", tile_text(tile, sort_keys=True).encode("utf-8"))]
     if tile.image:
         parts.insert(0, (suffix_of(tile.image, tile.tile_id), tile.image))
     for suffix, data in parts:
@@ -59,7 +60,7 @@ def import_webdataset(folder: Path, store: Path, *, shard_bytes: int = SHARD_BYT
 
     Raises InputError for a member that is no part of a tile, a part without the other, or one larger than allowed.
     """
-    paths = sorted(folder.glob("*.tar"))
+    paths = sorted(path for path in folder.glob("*.tar") if path.is_file())
     if not paths:
         raise InputError(f"{folder}: wanted *.tar files, found none")
     return gather(store, (tile for path in paths for tile in _tiles(path)), shard_bytes)
@@ -70,7 +71,8 @@ def _tiles(path: Path) -> Iterator[Tile]:
     current, parts = "", dict[str, bytes]()
     try:
         with tarfile.open(path, mode="r|") as tar:
-            for member in tar:
+            for member in iter(tar.next, None):
+                tar.members.clear()  # type: ignore[attr-defined]  # else it keeps every head
                 if member.isdir():
                     continue
                 tile_id, suffix = _name(path, member)
@@ -86,7 +88,9 @@ def _tiles(path: Path) -> Iterator[Tile]:
                     raise InputError(f"{path}: {member.name}: wanted a plain file")
                 limit_bytes = MAX_JSON_BYTES if kind == "json" else MAX_IMAGE_BYTES
                 parts[kind] = read_bounded(file, limit_bytes, f"{path}: {member.name}")
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except InputError:
+        raise
+    except (tarfile.TarError, EOFError, OSError, ValueError, LookupError, ArithmeticError) as error:  # of odd heads
         raise InputError(f"{path}: not a readable tar ({error})") from error
     if parts:
         yield _tile(path, current, parts)

@@ -6,12 +6,14 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import datasets
 import pytest
 from PIL import Image
 
 from tilewright.configs.errors import InputError
+from tilewright.configs.partial import reserve_space
 from tilewright.data_gen.images import encode_png, image_sha256
 from tilewright.data_gen.records import Block, Link, Tile, Word
 from tilewright.data_gen.tile_store import TileStore, read_tiles, write_store, write_tiles
@@ -164,6 +166,32 @@ def test_no_store_and_damaged_stores(tmp_path: Path) -> None:
         TileStore.open(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"rows": 7}, {"pages": [7]}, {"ids": {}}, {"ids": "../x.npy"}, {"next_number": float("inf")}, {"shards": 3}],
+)
+def test_hostile_states_are_named(tmp_path: Path, change: dict[str, Any]) -> None:
+    write_store(tmp_path / "store", [])
+    path = tmp_path / "store" / "state.json"
+    state = json.loads(path.read_text())
+    path.write_text(json.dumps(state | {"tilewright": state["tilewright"] | change}))
+    with pytest.raises(InputError, match="not a readable tile store"):
+        TileStore.open(tmp_path)
+    path.write_text("[" * 100_000)
+    with pytest.raises(InputError, match="not a readable tile store"):
+        TileStore.open(tmp_path)
+
+
+def test_a_mapped_file_has_its_place_on_the_disk(tmp_path: Path) -> None:
+    """A hole in it would be a SIGBUS once the disk is full."""
+    path = tmp_path / "x"
+    with path.open("wb") as file:
+        file.truncate(1 << 20)
+    assert path.stat().st_blocks * 512 < 1 << 20
+    reserve_space(path)
+    assert path.stat().st_blocks * 512 >= 1 << 20 and path.read_bytes() == bytes(1 << 20)
+
+
 def test_a_broken_image_names_its_tile(tmp_path: Path) -> None:
     write_store(tmp_path / "store", [make_tile(1, image=b"junk")])
     with pytest.raises(InputError, match=make_tile(1).tile_id):
@@ -184,6 +212,7 @@ def test_opening_loads_no_images(tmp_path: Path) -> None:
     program = """
 import json, resource, sys
 from pathlib import Path
+from typing import Any
 from tilewright.data_gen.tile_store import TileStore
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 store = TileStore.open(Path(sys.argv[1]))

@@ -12,7 +12,7 @@ from PIL import Image
 
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.images import encode_png, image_sha256
-from tilewright.data_gen.records import Page, Tile, read_jsonl, write_jsonl
+from tilewright.data_gen.records import FailedPage, Page, Tile, read_jsonl, write_jsonl
 from tilewright.data_gen.tile_store import TileStore, write_store
 from tilewright.data_gen.tiles import tile_id
 from tilewright.data_gen.tiles_cli import add_parser
@@ -89,6 +89,7 @@ def test_verify_and_show(corpus: Corpus, capsys: pytest.CaptureFixture[str], tmp
 @pytest.mark.parametrize("layout", ["webdataset", "images"])
 def test_export_and_import(corpus: Corpus, tmp_path: Path, layout: str) -> None:
     folder = corpus("a", {"one": 3, "two": 1})
+    write_jsonl(folder / "failed.jsonl", [FailedPage("0" * 16, BASE + "bad", "hangs")])
     assert run("export", layout, folder, tmp_path / "out") == 0
     assert run("import", layout, tmp_path / "out", tmp_path / "back") == 0
     assert contents(tmp_path / "back") == contents(folder)

@@ -14,8 +14,9 @@ import pytest
 from PIL import Image
 
 from tilewright.configs.errors import InputError
+from tilewright.configs.locks import FolderBusyError
 from tilewright.data_gen.images import encode_png, image_sha256
-from tilewright.data_gen.records import Page, Tile, read_jsonl
+from tilewright.data_gen.records import FailedPage, Page, Tile, read_jsonl, write_jsonl
 from tilewright.data_gen.store import exchange
 from tilewright.data_gen.store.image_folder import export_images, import_images
 from tilewright.data_gen.store.published import export_published, import_published
@@ -93,7 +94,7 @@ def test_published_there_and_back(
     pages = [make_page(title, height_px=130, width_px=90) for title in titles]
     store = write_corpus(tmp_path / "corpus", pages)
     assert export_published(store, tmp_path / "out", base_url=BASE) == len(store)
-    names = {path.name for path in (tmp_path / "out").iterdir()}
+    names = {path.name for path in (tmp_path / "out").glob("*.png.tiles")}
     assert {"Warsaw.png.tiles", "A%2FB.png.tiles", "What%3F.png.tiles", "100%25.png.tiles"} <= names
     assert all(len(name.encode()) < 255 for name in names) and len({name.casefold() for name in names}) == len(titles)
     result = import_published(tmp_path / "out", tmp_path / "back", base_url=BASE)
@@ -221,6 +222,89 @@ def test_hostile_tars(tmp_path: Path, store: TileStore, monkeypatch: pytest.Monk
         import_webdataset(folder, tmp_path / "back")
     with pytest.raises(InputError, match=r"wanted \*\.tar"):
         import_webdataset(tmp_path, tmp_path / "back")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"GNU.sparse.map": "a,b"},
+        {"GNU.sparse.size": "x", "GNU.sparse.map": "1"},
+        {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"},
+        {"size": "-5"},
+    ],
+)
+def test_tars_with_odd_heads_are_refused(tmp_path: Path, store: TileStore, headers: dict[str, str]) -> None:
+    tile = store.get(store.tile_ids[5])
+    member, data = tarfile.TarInfo(f"{tile.tile_id}.json"), exchange.tile_text(tile).encode()
+    member.size, member.pax_headers = len(data), headers
+    (tmp_path / "in").mkdir()
+    with tarfile.open(tmp_path / "in" / "a.tar", "w", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(member, io.BytesIO(data))
+    with pytest.raises(InputError, match=r"a\.tar"):
+        import_webdataset(tmp_path / "in", tmp_path / "back")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"words": [{"text": "x", "x_px": float("nan"), "y_px": 0, "width_px": 1, "height_px": 1, "block": -1}]},
+        {"words": [{"text": "x", "x_px": float("inf"), "y_px": 0, "width_px": 1, "height_px": 1, "block": -1}]},
+        {"words": [{"text": "x", "x_px": 10**400, "y_px": 0, "width_px": 1, "height_px": 1, "block": -1}]},
+        {"row": 10**30},
+        {"width_px": 0},
+        {"width_px": -5},
+        {"width_px": 1},
+        {"x_px": -1},
+        {"row": 9999},
+        {"page_id": "../../../../../x"},
+        {"tile_id": "../../x"},
+        {"text": "\ud800"},
+    ],
+)
+def test_tiles_with_impossible_values_are_refused(tmp_path: Path, store: TileStore, change: dict[str, object]) -> None:
+    tile = store.get(store.tile_ids[5])
+    line = json.dumps(exchange.tile_json(tile) | {"file": "x.png"} | change)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "x.png").write_bytes(tile.image)
+    (tmp_path / "in" / "tiles.jsonl").write_text(line + "\n")
+    with pytest.raises(InputError, match="tile"):
+        import_images(tmp_path / "in", tmp_path / "back")
+
+
+def test_a_line_without_an_end_is_not_read_whole(
+    tmp_path: Path, store: TileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export_images(store, tmp_path / "images")
+    monkeypatch.setattr("tilewright.data_gen.store.image_folder.MAX_JSON_BYTES", 100)
+    with pytest.raises(InputError, match=r"tiles\.jsonl:1: wanted up to 100 bytes"):
+        import_images(tmp_path / "images", tmp_path / "back")
+
+
+def test_one_process_at_a_time_makes_a_new_folder(tmp_path: Path, store: TileStore) -> None:
+    """A second one is refused and spoils nothing; links to nothing are refused before any work."""
+    with exchange.new_folder(tmp_path / "out") as partial:
+        (partial / "a").write_text("a")
+        with pytest.raises(FolderBusyError):
+            export_images(store, tmp_path / "out")
+    assert contents(tmp_path / "out") == {"a": b"a"}
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="exists"):
+        export_images(store, tmp_path / "link")
+    (tmp_path / ".killed.tmp" / "images").mkdir(parents=True)
+    (tmp_path / ".killed.tmp" / "images" / "junk").write_text("x")
+    assert export_images(store, tmp_path / "killed") == len(store)
+    assert not list((tmp_path / "killed").rglob("junk")) and not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("layout", [export_webdataset, export_images, export_published])
+def test_page_records_appear_with_the_tiles(
+    tmp_path: Path, layout: Callable[..., int], make_page: Callable[..., list[Tile]], write_corpus: WriteCorpus
+) -> None:
+    store = write_corpus(tmp_path / "corpus", [make_page("A"), make_page("B")])
+    write_jsonl(tmp_path / "corpus" / "failed.jsonl", [FailedPage("0" * 16, "https://example.com/x", "hangs")])
+    layout(store, tmp_path / "out")
+    for name in ("pages.jsonl", "failed.jsonl"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "corpus" / name).read_bytes()
 
 
 def test_hostile_image_folders(tmp_path: Path, store: TileStore) -> None:

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tilewright.configs.errors import InputError
 from tilewright.data_gen.images import encode_png
 from tilewright.data_gen.records import Page, Tile, Word, read_jsonl, write_jsonl
 from tilewright.data_gen.store import edit
+from tilewright.data_gen.store.image_folder import export_images
 from tilewright.data_gen.store.verify import verify
 from tilewright.data_gen.tile_store import TileStore, write_store
 
@@ -53,7 +55,6 @@ def test_every_fault_of_a_tile_is_named(tmp_path: Path, made: list[list[Tile]], 
         {"image_sha256": "0" * 64},
         {"width_px": 39},
         {"row": 7},
-        {"page_id": "0" * 16},
     ]
     tiles = sorted((tile for page in made for tile in page), key=lambda tile: tile.tile_id)
     write_corpus(tmp_path, made)
@@ -65,6 +66,22 @@ def test_every_fault_of_a_tile_is_named(tmp_path: Path, made: list[list[Tile]], 
         assert tiles[place].tile_id in problems, changes[place]
     assert {tile.tile_id for tile in tiles[len(changes) :]} & problems.keys() == set()
     assert tiles[0].tile_id not in found(tmp_path, images=False)
+
+
+def test_a_row_of_another_page_is_named(tmp_path: Path, made: list[list[Tile]]) -> None:
+    """No writer takes one: it is planted in the file, where two rows' page_ids stand side by side."""
+    tiles = sorted((tile for page in made for tile in page), key=lambda tile: tile.tile_id)
+    with pytest.raises(InputError, match="wanted the page_id that its id begins with"):
+        write_store(tmp_path / "store", [dataclasses.replace(tiles[0], page_id="0" * 16), *tiles[1:]])
+    write_store(tmp_path / "store", tiles)
+    shard = tmp_path / "store" / "data-00000.arrow"
+    data, pair = shard.read_bytes(), 2 * made[4][0].page_id.encode()
+    assert pair in data
+    shard.write_bytes(data.replace(pair, b"0" * 16 + pair[16:], 1))
+    assert any("of page 0000000000000000" in what for what in found(tmp_path).values())
+    with pytest.raises(InputError, match="wanted the page_id that its id begins with"):
+        export_images(TileStore.open(tmp_path), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_records_and_tiles_disagree(tmp_path: Path, made: list[list[Tile]], write_corpus: WriteCorpus) -> None:
