@@ -17,6 +17,32 @@
   const MATH = "http://www.w3.org/1998/Math/MathML";
   const inLine = (element, style) =>
     style.display === "inline" || style.display === "contents" || style.display.startsWith("ruby") || element.namespaceURI === MATH;
+  // --- what an ancestor's overflow cuts off: rectangles in the window, which stays where it is during the pass
+  const EVERYWHERE = { left: -Infinity, top: -Infinity, right: Infinity, bottom: Infinity };
+  const common = (first, second) => {
+    const left = Math.max(first.left, second.left), top = Math.max(first.top, second.top);
+    const right = Math.min(first.right, second.right), bottom = Math.min(first.bottom, second.bottom);
+    return { left, top, right, bottom, width: right - left, height: bottom - top };
+  };
+  const centreIn = (rect, clip) => {
+    const x = (rect.left + rect.right) / 2, y = (rect.top + rect.bottom) / 2;
+    return x >= clip.left && x <= clip.right && y >= clip.top && y <= clip.bottom;
+  };
+  const rootCuts = getComputedStyle(document.documentElement).overflow !== "visible"; // else the body's is the window's
+  const clipOf = (element, style, clip) => {
+    if (style.overflow === "visible" || /^(inline|contents|table-)/.test(style.display)) return clip;
+    if (element === document.body && !rootCuts) return clip;
+    const rect = element.getBoundingClientRect();
+    const across = style.overflowX === "visible" ? EVERYWHERE : rect, down = style.overflowY === "visible" ? EVERYWHERE : rect;
+    return common(clip, { left: across.left, right: across.right, top: down.top, bottom: down.bottom });
+  };
+  // --- the tree as it is shown: what a shadow root holds instead of its host's children, what slots are given
+  const parentOf = (element) => element.assignedSlot || element.parentElement || element.getRootNode().host || document.body;
+  const childrenOf = (element) => {
+    if (element.shadowRoot) return element.shadowRoot.childNodes;
+    const given = element.tagName === "SLOT" ? element.assignedNodes() : [];
+    return given.length ? given : element.childNodes;
+  };
   const shown = (element) => element.checkVisibility({ checkOpacity: true, checkVisibilityCSS: false });
 
   // --- tables: the grid gives each cell its column labels
@@ -71,7 +97,7 @@
     if (item) return item;
     let current = element;
     while (current !== document.body && (getComputedStyle(current).display.startsWith("inline") || inLine(current, getComputedStyle(current)))) {
-      current = current.parentElement;
+      current = parentOf(current);
     }
     return current;
   };
@@ -128,7 +154,7 @@
     return { left, top, right, bottom, width: right - left, height: bottom - top };
   };
   const WORD = /[^\s]+/g;
-  const readText = (node, block, cell) => {
+  const readText = (node, block, cell, clip) => {
     const text = node.data;
     let end = 0;
     WORD.lastIndex = 0;
@@ -136,7 +162,7 @@
       if (match.index > end) endWord();
       end = WORD.lastIndex;
       const rect = pieceBox(node, match.index, match.index + match[0].length);
-      if (!rect) continue;
+      if (!rect || !centreIn(rect, clip)) continue;
       if (run && (run.block !== block || run.cell !== cell)) endWord();
       if (!run) { run = { text: match[0], rect, block, cell }; continue; }
       run.text += match[0];
@@ -147,40 +173,47 @@
 
   const areas = { infobox: [], table: [], list: [], paragraph: [] };
   const links = [];
-  const noteElement = (element) => {
+  const noteElement = (element, clip) => {
     const name = element.tagName;
     const kind = (name === "TABLE" || name === "ASIDE") && infoboxOf(element) === element ? "infobox" : name === "TABLE" ? "table"
       : name === "UL" || name === "OL" || name === "DL" ? "list" : name === "P" ? "paragraph" : null;
-    if (kind) areas[kind].push(box(element.getBoundingClientRect()));
+    const area = kind ? common(clip, element.getBoundingClientRect()) : null;
+    if (area && area.width > 0 && area.height > 0) areas[kind].push(box(area));
     if (name === "A" && element.hasAttribute("href")) {
-      const rects = [...element.getClientRects()].filter((rect) => rect.width > 0 && rect.height > 0).map(box);
+      const seen = (rect) => rect.width > 0 && rect.height > 0 && centreIn(rect, clip);
+      const rects = [...element.getClientRects()].filter(seen).map(box);
       const images = [...element.querySelectorAll("img[alt]")];
       const rest = images.map((image) => image.alt).join(" ");
-      for (const image of images) rects.push(box(image.getBoundingClientRect()));
+      for (const image of images) if (centreIn(image.getBoundingClientRect(), clip)) rects.push(box(image.getBoundingClientRect()));
       if (rects.length) links.push([element.getAttribute("href"), tidy(element.textContent) || tidy(rest), rects]);
     }
   };
   let bottom = 0, drawn = false, fixed = getComputedStyle(document.documentElement).backgroundAttachment.includes("fixed");
-  const measure = (element) => {
-    const rect = element.getBoundingClientRect();
+  const measure = (element, clip) => {
+    const rect = common(clip, element.getBoundingClientRect());
     if (rect.width > 0 && rect.height > 0) { drawn = true; bottom = Math.max(bottom, rect.bottom + scrollY); }
   };
-  const measurePainted = (element) => { // a drawing without words of its own still takes its place on the page
+  const measurePainted = (element, clip) => { // a drawing without words of its own still takes its place on the page
     const style = getComputedStyle(element);
-    if (style.display !== "none" && style.visibility === "visible" && shown(element)) measure(element);
+    if (style.display !== "none" && style.visibility === "visible" && shown(element)) measure(element, clip);
   };
-  const visit = (element) => {
+  // `clip` is that of the element's place in the text, `outer` that of the box which absolute positions are measured from
+  const visit = (element, clip, outer) => {
     const style = getComputedStyle(element);
     if (style.display === "none" || hiddenByClip(element, style)) return;
     if (style.display !== "contents" && !shown(element)) return;
     fixed = fixed || style.position === "fixed" || style.position === "sticky" || style.backgroundAttachment.includes("fixed");
-    if (element !== document.body && style.visibility === "visible") measure(element);
-    noteElement(element);
+    if (style.position === "absolute") clip = outer;
+    if (style.position === "fixed") clip = EVERYWHERE;
+    if (element !== document.body && style.visibility === "visible") measure(element, clip);
+    noteElement(element, clip);
+    clip = clipOf(element, style, clip);
+    if (style.position !== "static" || style.transform !== "none") outer = clip;
     const inline = inLine(element, style);
     if (!inline || BREAKS.has(element.tagName)) endWord();
     const visible = style.visibility === "visible";
     let block = -1, cell = -1;
-    for (const child of element.childNodes) {
+    for (const child of childrenOf(element)) {
       if (child.nodeType === Node.TEXT_NODE) {
         if (!visible || (!run && !/[^\s]/.test(child.data))) continue;
         if (block < 0) {
@@ -190,10 +223,10 @@
           cell = place && cellOf.has(place) ? cellOf.get(place) : -1;
           if (blocks[block].kind === "heading" && HEADINGS.test(owner.tagName)) heading = owner;
         }
-        readText(child, block, cell);
+        readText(child, block, cell, clip);
       } else if (child.nodeType === Node.ELEMENT_NODE) {
-        if (SILENT.has(child.tagName.toUpperCase())) measurePainted(child);
-        else visit(child);
+        if (SILENT.has(child.tagName.toUpperCase())) measurePainted(child, clip);
+        else visit(child, clip, outer);
       }
     }
     if (!inline) endWord();
@@ -201,7 +234,7 @@
   };
   let heading = null;
   const body = document.body;
-  if (body) visit(body);
+  if (body) visit(body, EVERYWHERE, EVERYWHERE);
   endWord();
 
   const root = document.documentElement;

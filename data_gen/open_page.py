@@ -37,18 +37,29 @@ _SCROLL = """() => {
   return JSON.stringify([Math.round(scrollX), Math.round(scrollY)]);
 }"""
 _READY = """() => JSON.stringify(document.readyState === "complete")"""
-_LOADED = """() => JSON.stringify(
-  document.fonts.status === "loaded" && [...document.images].every((image) => image.complete)
-)"""
-_FAULTS = """() => JSON.stringify({
-  images_failed: [...document.images].filter((image) => image.currentSrc && image.naturalWidth === 0).length,
-  fonts_missing: [...document.fonts].filter((face) => face.status === "error").length,
-  clipped: [...document.querySelectorAll("body *")].filter((element) => {
-    if (element.scrollHeight <= element.clientHeight + 1 || element.clientHeight < 16) return false;
-    if (/^(TEXTAREA|SELECT)$/.test(element.tagName)) return false;
-    return /auto|scroll/.test(getComputedStyle(element).overflowY);
-  }).length,
-})"""
+_ALL = """const all = (selector) => {
+  const roots = [document];
+  for (const root of roots) {
+    for (const element of root.querySelectorAll("*")) if (element.shadowRoot) roots.push(element.shadowRoot);
+  }
+  return roots.flatMap((root) => [...root.querySelectorAll(selector)]);
+};"""
+_LOADED = """() => { ALL
+  document.documentElement.getBoundingClientRect(); // what lays text out asks for its fonts
+  return JSON.stringify(document.fonts.status === "loaded" && all("img").every((image) => image.complete));
+}""".replace("ALL", _ALL)
+_FAULTS = """() => { ALL
+  return JSON.stringify({
+    images_failed: all("img").filter((image) => image.currentSrc && image.naturalWidth === 0).length,
+    fonts_missing: [...document.fonts].filter((face) => face.status === "error").length,
+    clipped: all("*").filter((element) => {
+      if (element === document.documentElement || element === document.body) return false;
+      if (element.scrollHeight <= element.clientHeight + 1 || element.clientHeight < 16) return false;
+      if (/^(TEXTAREA|SELECT)$/.test(element.tagName)) return false;
+      return /auto|scroll/.test(getComputedStyle(element).overflowY);
+    }).length,
+  });
+}""".replace("ALL", _ALL)
 
 
 class BrowserCrashError(RuntimeError):

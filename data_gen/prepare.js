@@ -12,15 +12,18 @@
     animation-play-state: running !important; transition: none !important; scroll-behavior: auto !important;
     caret-color: transparent !important; content-visibility: visible !important; background-attachment: scroll !important;
   }`);
-  document.adoptedStyleSheets = [...document.adoptedStyleSheets, still];
-  for (const marquee of document.querySelectorAll("marquee")) {
+  const roots = [document]; // and the open shadow roots in it, which selectors don't reach from outside
+  for (const root of roots) for (const element of root.querySelectorAll("*")) if (element.shadowRoot) roots.push(element.shadowRoot);
+  const all = (selector) => roots.flatMap((root) => [...root.querySelectorAll(selector)]);
+  for (const root of roots) root.adoptedStyleSheets = [...root.adoptedStyleSheets, still];
+  for (const marquee of all("marquee")) {
     const still = document.createElement("div");
     still.append(...marquee.childNodes);
     marquee.replaceWith(still);
   }
 
   const base = document.baseURI;
-  for (const image of document.images) {
+  for (const image of all("img")) {
     image.loading = "eager";
     const { src, original, srcset } = image.dataset;
     const waiting = src || original;
@@ -30,9 +33,9 @@
 
   const body = document.body;
   if (!body) return JSON.stringify({ content: "" });
-  for (const details of document.querySelectorAll("details")) details.open = true;
+  for (const details of all("details")) details.open = true;
   for (const selector of profile.reveal) {
-    for (const element of document.querySelectorAll(selector)) {
+    for (const element of all(selector)) {
       element.hidden = false;
       if (getComputedStyle(element).display === "none") set(element, { display: element.tagName === "TR" ? "table-row" : "block" });
       if (getComputedStyle(element).visibility !== "visible") set(element, { visibility: "visible" });
@@ -60,7 +63,7 @@
     if (parent !== body) set(parent, PLAIN);
   }
   for (const selector of profile.remove) {
-    for (const element of document.querySelectorAll(selector)) if (!element.contains(found) && element !== body) hide(element);
+    for (const element of all(selector)) if (!element.contains(found) && element !== body) hide(element);
   }
   if (profile.margin_px !== null) {
     const content = found || body;
@@ -71,7 +74,7 @@
   }
 
   // --- what scrolls inside the page is laid out in full, what is fixed to the window is fixed to the page
-  for (const element of document.querySelectorAll("body, body *")) {
+  for (const element of [body, ...roots.flatMap((root) => [...(root === document ? body : root).querySelectorAll("*")])]) {
     const style = getComputedStyle(element);
     if (style.position === "fixed") set(element, { position: "absolute" });
     else if (style.position === "sticky") set(element, { position: "relative", inset: "auto" });
@@ -79,6 +82,11 @@
     if (profile.expand && scrolls && element !== body && element.clientHeight >= 100 && element.scrollHeight > element.clientHeight + 1) {
       set(element, { height: "auto", "max-height": "none", "overflow-y": "visible" });
     }
+  }
+  const ends = (element) => getComputedStyle(element).overflow !== "visible";
+  if (ends(document.documentElement) && ends(body) && body.scrollHeight > body.clientHeight + 1) { // scrolls instead of the window
+    const { position } = getComputedStyle(body);
+    set(body, { height: "auto", "max-height": "none", overflow: "visible", position: position === "absolute" ? "static" : position });
   }
   return JSON.stringify({ content: used });
 }
