@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
+from tilewright.configs.errors import InputError
 from tilewright.data_gen.chromium import BrowserMissingError, launch, launch_first
 from tilewright.data_gen.open_page import OpenPage
 from tilewright.data_gen.profiles import Profile
@@ -14,6 +15,9 @@ from tilewright.data_gen.records import Page
 from tilewright.data_gen.site import Site
 
 CLOSE_TIMEOUT_S = 10.0
+_SELECTOR_FAULT = """(selector) => {
+  try { document.querySelector(selector); return ""; } catch (error) { return error.name; }
+}"""
 _UNKNOWN = ""  # no program chosen yet
 
 
@@ -101,6 +105,20 @@ class Browser:
         if self._current is not None:
             await self._current.close()
         await self._playwright.stop()
+
+    async def check(self, profile: Profile) -> None:
+        """Raise InputError for a selector of ``profile`` that this browser doesn't understand."""
+        generation = await self._generation()
+        context = await generation.browser.new_context(offline=True)
+        try:
+            page = await context.new_page()
+            for name in ("content", "remove", "reveal"):
+                for selector in getattr(profile, name):
+                    fault = await page.evaluate(_SELECTOR_FAULT, selector)
+                    if fault:
+                        raise InputError(f"profile: {name}: wanted a CSS selector, found {selector!r} ({fault})")
+        finally:
+            await context.close()
 
     async def _generation(self) -> _Generation:
         """The browser to open the next page in, started if need be. Raises BrowserMissingError."""

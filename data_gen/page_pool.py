@@ -10,6 +10,7 @@ from tilewright.configs.items import ItemError
 from tilewright.data_gen.browser import Browser
 from tilewright.data_gen.open_page import BrowserCrashError
 from tilewright.data_gen.paged_documents import DocumentWorker, render_document
+from tilewright.data_gen.profiles import PROFILES
 from tilewright.data_gen.records import Page
 from tilewright.data_gen.render_page import Choose, Facts, PageSettings, facts_of, render_page
 from tilewright.data_gen.site import Site
@@ -62,6 +63,8 @@ class PagePool:
             browser: Browser | None = None
             if any(is_html(page) for page in todo):
                 browser = await stack.enter_async_context(Browser(self._site, viewport_px, self._pages_per_browser))
+                if self._settings.profile not in PROFILES.values():
+                    await browser.check(self._settings.profile)
 
             async def work() -> None:
                 with DocumentWorker() as documents:
