@@ -28,12 +28,6 @@ FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
 )
-ENVIRONMENT = {
-    "LANG": "en_US.UTF-8",
-    "LC_ALL": "en_US.UTF-8",
-    "LANGUAGE": "en_US",
-    "TZ": "UTC",
-}  # labels of forms, fonts
 NO_PROXY = {"server": "http://127.0.0.1:9", "bypass": "<-loopback>"}  # the discard port: whatever slips through fails
 VERSION_TIMEOUT_S = 30.0
 LAUNCH_TIMEOUT_S = 60.0
@@ -107,7 +101,6 @@ async def launch(playwright: Any, program: str | None) -> Any:
             chromium_sandbox=sandbox,
             timeout=LAUNCH_TIMEOUT_S * 1000,
             proxy=NO_PROXY,
-            env=os.environ | ENVIRONMENT,  # type: ignore[arg-type]
         )
 
     sandbox = os.geteuid() != 0

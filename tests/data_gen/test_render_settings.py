@@ -1,4 +1,4 @@
-"""What is set around a page: a profile's own selectors, and the environment of the process."""
+"""A profile's own selectors are checked by the browser before any page is rendered."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,7 +9,6 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen.profiles import PROFILES, Profile
 from tilewright.data_gen.render_tiles import STAGE, Config
-from tilewright.data_gen.tile_store import TileStore
 
 pytestmark = pytest.mark.browser
 WritePages = Callable[[Path, Mapping[str, str]], Path]
@@ -31,17 +30,3 @@ def test_built_in_selectors_are_understood(tmp_path: Path, write_pages: WritePag
         own = Profile(content=built_in.content, remove=(*built_in.remove, "#no"), reveal=built_in.reveal)
         out = tmp_path / name
         run_stage(STAGE, Config(pages=pages, out=out, max_tiles=None, max_tiles_per_page=None, profile=own))
-
-
-def test_the_language_of_the_process_draws_nothing(
-    tmp_path: Path, write_pages: WritePages, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pages = write_pages(tmp_path / "pages", {"a": "<input type=file><input type=submit><input type=date>"})
-    hashes = []
-    for language in ("en_US", "de_DE"):
-        for key in ("LANG", "LC_ALL", "LANGUAGE"):
-            monkeypatch.setenv(key, f"{language}.UTF-8")
-        out = tmp_path / language
-        run_stage(STAGE, Config(pages=pages, out=out, max_tiles=None, max_tiles_per_page=None))
-        hashes.append([tile.image_sha256 for tile in TileStore.open(out)])
-    assert hashes[0] == hashes[1]
