@@ -227,7 +227,10 @@ def _build_scalar(wanted: Any, value: Any, where: str) -> Any:
     if wanted is Any:
         return value
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise ConfigError(f"{where}: wanted a float, found a number of {value.bit_length()} bits") from error
     if wanted is Path and isinstance(value, str):
         return Path(value)
     if isinstance(value, float) and not math.isfinite(value):

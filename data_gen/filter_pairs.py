@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tilewright.configs.bounds import check_bounds
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
 from tilewright.data_gen.answers import normalize_answer
@@ -34,6 +35,10 @@ class Config:
     max_answer_words: int
     pairs: Path = input_path()
     tiles: Path = input_path()
+
+    def __post_init__(self) -> None:
+        check_bounds(self, 0, None, "min_key_terms", "min_answer_characters")
+        check_bounds(self, 1, None, "max_query_words", "max_answer_words")
 
 
 Filter = Callable[[QAPair], str | None]

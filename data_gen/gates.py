@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 from PIL import Image
 
+from tilewright.configs.bounds import check_bounds
 from tilewright.data_gen.near_duplicates import HASH_BITS
 from tilewright.data_gen.records import Page, Tile
 
@@ -40,6 +41,8 @@ class GateConfig:
     near_duplicate_bits: int | None
 
     def __post_init__(self) -> None:
+        check_bounds(self, 0, None, "min_page_height_px", "min_words", "min_text_density")
+        check_bounds(self, 0, 1, "first_share", "min_ink")
         if self.near_duplicate_bits is not None and not 0 <= self.near_duplicate_bits < HASH_BITS // 8:
             raise ValueError(
                 f"near_duplicate_bits: wanted 0 to {HASH_BITS // 8 - 1}, or null, found {self.near_duplicate_bits}"

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from PIL import Image
 
+from tilewright.configs.bounds import check_bounds
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import process_items
 from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
@@ -37,6 +38,9 @@ class Config:
     max_pairs_per_tile: int
     gates: GateConfig
     tiles: Path = input_path()
+
+    def __post_init__(self) -> None:
+        check_bounds(self, 1, None, "max_pairs_per_tile")
 
 
 def query_id(tile_id: str, query: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from tilewright.configs.bounds import check_bounds
 from tilewright.configs.digests import LOGS
 from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main, write_atomically
 from tilewright.data_gen.records import QAPair
@@ -76,9 +77,12 @@ class Config:
     def __post_init__(self) -> None:
         _check_rows(self)
         if not self.ks or min(self.ks) < 1 or list(self.ks) != sorted(set(self.ks)) or self.depth < max(self.ks):
-            raise ValueError(f"wanted rising ks >= 1 and depth >= the last, found {self.ks} and {self.depth}")
-        if self.threads < 1 or self.shown_questions < 0 or self.shown_hits < 1:
-            raise ValueError("wanted threads >= 1, shown_questions >= 0 and shown_hits >= 1")
+            raise ValueError(f"ks: wanted rising ks >= 1 and depth >= the last, found {self.ks} and {self.depth}")
+        check_bounds(self, 1, None, "threads", "shown_hits", "resamples")
+        check_bounds(self, 0, None, "shown_questions", "seed")
+        check_bounds(self, 0, 1, "max_error_share", "confidence")
+        if self.confidence in (0, 1):
+            raise ValueError(f"confidence: wanted above 0 and below 1, found {self.confidence}")
 
 
 def _check_rows(config: Config) -> None:

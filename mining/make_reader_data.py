@@ -13,6 +13,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from tilewright.configs.bounds import check_bounds
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError, process_items
 from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
@@ -63,12 +64,15 @@ class Config:
     device: str = "auto"
 
     def __post_init__(self) -> None:
+        check_bounds(self, 1, None, "block", "depth", "max_train")
+        check_bounds(self, 0, None, "max_validation")
+        check_bounds(self, 0, 1, "absent_share")
+        if not self.absent_answer.strip():
+            raise ValueError(f"absent_answer: wanted words, found {self.absent_answer!r}")
         if not self.k_weights or min(self.k_weights) < 0 or sum(self.k_weights) <= 0:
             raise ValueError(f"k_weights: wanted weights >= 0 of k = 1, 2, ..., found {self.k_weights}")
         if len(self.k_weights) > self.depth:
             raise ValueError(f"depth: wanted at least k = {len(self.k_weights)} candidates, found {self.depth}")
-        if not 0 <= self.absent_share <= 1:
-            raise ValueError(f"absent_share: wanted 0 to 1, found {self.absent_share}")
         if not self.compressions or min(self.compressions) < 1:
             raise ValueError(f"compressions: wanted factors >= 1, found {self.compressions}")
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from tilewright.configs.bounds import check_bounds
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError, process_items
 from tilewright.configs.stage import Counts, Inputs, Stage, StageError, execution, input_path, main
@@ -59,8 +60,10 @@ class Config:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.negatives <= self.top_k or self.block < 1:
-            raise ValueError(f"wanted 1 <= negatives <= top_k and block >= 1, found {self}")
+        check_bounds(self, 1, None, "negatives", "block")
+        check_bounds(self, 0, 1, "max_error_share")
+        if self.negatives > self.top_k:
+            raise ValueError(f"top_k: wanted at least negatives = {self.negatives}, found {self.top_k}")
 
 
 @dataclass(frozen=True)
