@@ -1,6 +1,7 @@
 """What stands in a folder of runs: complete, partial or stale stages."""
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,31 @@ class StageStatus:
     stage: str
     state: str
     why: str
+    inputs: tuple[Path, ...] = ()
 
 
 def status_of(folder: Path, *, verify: bool = False) -> list[StageStatus]:
     """The state of every stage folder at or below ``folder``, sorted by path; ``verify`` hashes all output files.
 
-    stale: an input is gone or isn't what it was. broken: output files are gone or changed.
+    stale: an input is gone, isn't what it was, or is itself a stage that is stale or broken. broken: output files are
+    gone or changed.
     """
-    return sorted(_walk(folder, verify), key=lambda status: status.folder)
+    found = {status.folder.resolve(): status for status in _walk(folder, verify)}
+    changed = True
+    while changed:
+        changed = False
+        for place, status in found.items():
+            behind = _behind(status, found) if status.state == "complete" else None
+            if behind is not None:
+                why = f"made from {behind.folder.name}, which is {behind.state}"
+                found[place], changed = dataclasses.replace(status, state="stale", why=why), True
+    return sorted(found.values(), key=lambda status: status.folder)
+
+
+def _behind(status: StageStatus, found: Mapping[Path, StageStatus]) -> StageStatus | None:
+    """A stage that ``status`` was made from and that is stale or broken; None without one."""
+    stages = (found.get(place) for path in status.inputs for place in (path, *path.parents))
+    return next((stage for stage in stages if stage is not None and stage.state in ("stale", "broken")), None)
 
 
 def _walk(folder: Path, verify: bool) -> Iterator[StageStatus]:
@@ -71,7 +89,8 @@ def _finished(folder: Path, manifest: dict[str, Any], verify: bool) -> StageStat
     changed = [name for name, path in paths.items() if _digest(folder, path) != recorded[name]]
     if changed:
         return StageStatus(folder, stage, "stale", f"changed since: {', '.join(changed)}")
-    return StageStatus(folder, stage, "complete", "")
+    places = [path for value in paths.values() for path in (value if isinstance(value, list) else [value])]
+    return StageStatus(folder, stage, "complete", "", tuple((folder / path).resolve() for path in places))
 
 
 def _digest(folder: Path, path: str | list[str]) -> Any:

@@ -9,13 +9,14 @@ from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 from tilewright.configs.errors import InputError
 
 WEBP_METHOD, WEBP_EFFORT = 1, 20  # as quick as PNG, half its size (benchmarks/encodings.py); 4, 70: a quarter, slow
+FORMATS = ("PNG", "WEBP", "JPEG", "GIF", "BMP", "TIFF")  # others run programs (EPS) or decoders few have looked at
 PNG_COMPRESS_LEVEL = 1  # of 9; level 1 is several times faster than 6 and about a tenth larger on text pages
 
 
 def decode_image(data: bytes) -> Image.Image:
     """RGB image of encoded bytes, transparent parts over white. Raises InputError if ``data`` is no image."""
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             image.load()
             return to_rgb(image)
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:

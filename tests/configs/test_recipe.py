@@ -66,9 +66,6 @@ def test_stages_run_in_order_and_a_rerun_changes_nothing(recipe: Path, tmp_path:
 
 def test_status_tells_stale_partial_and_broken(recipe: Path, tmp_path: Path) -> None:
     run(recipe)
-    (tmp_path / "source.txt").write_text("changed")
-    with pytest.raises(RuntimeError, match="planted"):
-        run_stage(STAGES["first"], Config(tmp_path / "runs/third", tmp_path / "source.txt", "fail"))
     changed = tmp_path / "runs/second/text.txt"
     text, stat = changed.read_text(), changed.stat()
     os.utime(changed)
@@ -82,10 +79,21 @@ def test_status_tells_stale_partial_and_broken(recipe: Path, tmp_path: Path) -> 
     assert second.state == "complete", "of the same size and time: only `verify` shows the change"
     (second,) = [status for status in status_of(tmp_path, verify=True) if status.folder.name == "second"]
     assert second.state == "broken"
+    (tmp_path / "source.txt").write_text("changed")
+    with pytest.raises(RuntimeError, match="planted"):
+        run_stage(STAGES["first"], Config(tmp_path / "runs/third", tmp_path / "source.txt", "fail"))
     (tmp_path / "runs/second/text.txt").unlink()
     states = {status.folder.name: (status.state, status.why) for status in status_of(tmp_path)}
     assert states["first"] == ("stale", "changed since: text")
     assert states["second"][0] == "broken" and states[partial_of(Path("third")).name][0] == "partial"
+
+
+def test_what_was_made_from_a_stale_stage_is_stale(recipe: Path, tmp_path: Path) -> None:
+    run(recipe)
+    (tmp_path / "source.txt").write_text("changed")
+    states = {status.folder.name: (status.state, status.why) for status in status_of(tmp_path)}
+    assert states["first"] == ("stale", "changed since: text")
+    assert states["second"] == ("stale", "made from first, which is stale")
 
 
 @pytest.mark.parametrize(

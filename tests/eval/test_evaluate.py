@@ -318,7 +318,7 @@ def test_a_row_without_its_checkpoint_is_an_error(world: Any, tmp_path: Path) ->
         ({"compare": (("bm25", "ocr"),)}, "compare: wanted rows of this run"),
         ({"ks": (3, 1)}, "rising ks"),
         ({"depth": 5}, "depth >= the last"),
-        ({"threads": 0}, "threads >= 1"),
+        ({"threads": 0}, "threads: wanted at least 1"),
     ],
 )
 def test_bad_settings_are_errors(world: Any, tmp_path: Path, changes: dict[str, Any], message: str) -> None:
