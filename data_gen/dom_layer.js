@@ -154,6 +154,29 @@
     return { left, top, right, bottom, width: right - left, height: bottom - top };
   };
   const WORD = /[^\s]+/g;
+  // scripts written without blanks: a "word" may be a whole paragraph, so each of its lines is one
+  const UNSPACED = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Thai}\p{sc=Lao}\p{sc=Khmer}\p{sc=Myanmar}]/u;
+  const linesOf = (node, start, end) => {
+    const parts = [];
+    let from = start, top = null;
+    for (let at = start, next; at < end; at = next) {
+      next = at + (node.data.codePointAt(at) > 0xffff ? 2 : 1);
+      const rect = pieceBox(node, at, next);
+      if (!rect) continue;
+      if (top !== null && Math.abs(rect.top - top) > rect.height / 2) { parts.push([from, at]); from = at; }
+      top = rect.top;
+    }
+    return [...parts, [from, end]];
+  };
+  const readPiece = (node, start, end, block, cell, clip) => {
+    const rect = pieceBox(node, start, end);
+    if (!rect || !centreIn(rect, clip)) return;
+    const text = node.data.slice(start, end);
+    if (run && (run.block !== block || run.cell !== cell)) endWord();
+    if (!run) { run = { text, rect, block, cell }; return; }
+    run.text += text;
+    if (Math.abs(rect.top - run.rect.top) < run.rect.height) run.rect = union(run.rect, rect);
+  };
   const readText = (node, block, cell, clip) => {
     const text = node.data;
     let end = 0;
@@ -161,12 +184,11 @@
     for (let match; (match = WORD.exec(text)); ) {
       if (match.index > end) endWord();
       end = WORD.lastIndex;
-      const rect = pieceBox(node, match.index, match.index + match[0].length);
-      if (!rect || !centreIn(rect, clip)) continue;
-      if (run && (run.block !== block || run.cell !== cell)) endWord();
-      if (!run) { run = { text: match[0], rect, block, cell }; continue; }
-      run.text += match[0];
-      if (Math.abs(rect.top - run.rect.top) < run.rect.height) run.rect = union(run.rect, rect);
+      if (!UNSPACED.test(match[0])) { readPiece(node, match.index, end, block, cell, clip); continue; }
+      for (const [position, [from, to]] of linesOf(node, match.index, end).entries()) {
+        if (position > 0) endWord();
+        readPiece(node, from, to, block, cell, clip);
+      }
     }
     if (text.length > end) endWord();
   };

@@ -105,6 +105,7 @@ class OpenPage:
     left_px: int = 0  # where a page begins: below 0 if it is written from right to left and wider than the window
     refused: int = 0
     navigated: bool = False
+    world: dict[str, int] = dataclasses.field(default_factory=dict)  # {"contextId"} of our own; empty: the page's
     damage: str = ""  # why a file that the page has couldn't be read
 
     async def load(self, profile: Profile, timeout_s: float) -> None:
@@ -119,6 +120,8 @@ class OpenPage:
                 f"{self.record.url}: wanted an http or https address of its document, found {address[:99]!r}"
             )
         await self.page.goto(address, wait_until="commit", timeout=timeout_s * 1000)
+        if profile.javascript:
+            await self._leave_its_world()
         settings = dataclasses.asdict(profile) | {"expand": bool(profile.content)}
         while not await self.read(_READY):
             await asyncio.sleep(POLL_S)
@@ -130,6 +133,13 @@ class OpenPage:
         width, height = await self.read(_SIZE)
         self.size_px = (width, height)
         self.left_px = await self.read(_LEFT_END)
+
+    async def _leave_its_world(self) -> None:
+        """Run our functions where the page's scripts can't change what they call."""
+        tree = await self.session.send("Page.getFrameTree")
+        frame = {"frameId": tree["frameTree"]["frame"]["id"], "worldName": "tilewright"}
+        world = await self.session.send("Page.createIsolatedWorld", frame)
+        self.world = {"contextId": world["executionContextId"]}
 
     async def _settle(self, settle_s: float) -> None:
         """Wait until the layout has kept its size for ``settle_s``, at most SETTLE_LIMIT times that."""
@@ -145,7 +155,9 @@ class OpenPage:
     async def read(self, script: str, argument: str = "") -> Any:
         """Run our own function in the page; it returns JSON, which crosses over as one string: that is fast."""
         expression = f"({script})({argument})"
-        reply = await self.session.send("Runtime.evaluate", {"expression": expression, "returnByValue": True})
+        reply = await self.session.send(
+            "Runtime.evaluate", {"expression": expression, "returnByValue": True} | self.world
+        )
         if "exceptionDetails" in reply:
             raise RuntimeError(f"our script failed in the page: {reply['exceptionDetails']}")
         return json.loads(reply["result"]["value"])

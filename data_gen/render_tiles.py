@@ -201,7 +201,7 @@ def tile_shares(
     return {page_id: min(most, share + (page_id in lucky)) for page_id in page_ids}
 
 
-STAGE = Stage("render_tiles", Config, render_tiles, schema=2)
+STAGE = Stage("render_tiles", Config, render_tiles, schema=3)
 
 if __name__ == "__main__":
     main(STAGE)

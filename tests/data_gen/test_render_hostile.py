@@ -82,6 +82,10 @@ def test_with_scripts(tmp_path: Path, write_pages: WritePages) -> None:
         "navigator.geolocation.getCurrentPosition(() => p.textContent = 'leak')</script>",
         "downloads": STYLE + "<a id=a download=x href='data:text/plain,x'>get</a><script>a.click()</script>",
     }
+    pages["overrides"] = (
+        STYLE + "<p>honest</p><script>JSON.stringify = () => '[1, 1]'; Array.prototype.toJSON = () => 0;"
+    )
+    pages["overrides"] += "document.querySelectorAll = () => []; window.getComputedStyle = () => ({})</script>"
     pages["asks_again"] = pages["asks"]
     found = Rendered(tmp_path, pages, write_pages, profile=Profile(javascript=True, settle_s=0.2), page_timeout_s=12.0)
     assert found.failed.keys() == {"alerts", "spins"}
@@ -91,6 +95,7 @@ def test_with_scripts(tmp_path: Path, write_pages: WritePages) -> None:
     assert found.text["endless"].startswith("start") and found.text["leaves"] == "stays"
     assert found.text["pops_up"] == "one" and found.text["downloads"] == "get"
     assert found.text["asks"] == found.text["asks_again"] == ",0 refused"
+    assert found.text["overrides"] == "honest" and found.pages["overrides"].complete
     assert found.pages["fine"].complete and found.counts["failed"] == 2
 
 

@@ -269,6 +269,20 @@ def test_tiles_together_are_a_single_capture(tmp_path: Path, rendered: Rendered,
         assert picture.tobytes() == rendered.picture(title).tobytes(), title
 
 
+def test_lines_of_a_script_without_blanks_are_words_at_their_places(tmp_path: Path, write_pages: WritePages) -> None:
+    text = "日本語の文章" * 3000
+    found = Rendered(
+        make_config(write_pages(tmp_path / "pages", {"cjk": STYLE + f"<p>{text}</p>"}), tmp_path / "tiles")
+    )
+    tiles = found.tiles["cjk"]
+    assert "".join(word.text for tile in tiles for word in tile.words) == text
+    assert len(tiles) > 1 and all(tile.words for tile in tiles)
+    for tile in tiles:
+        rows = [word.y_px for word in tile.words]
+        assert rows == sorted(rows) and len(set(rows)) == len(rows)
+        assert all(word.y_px + word.height_px / 2 < tile.height_px and word.width_px < 876 for word in tile.words)
+
+
 def test_table_rows_know_their_labels(rendered: Rendered) -> None:
     blocks = {block.text: block for block in rendered.tiles["tables"][0].blocks}
     assert blocks["Ada"].kind == "heading"
