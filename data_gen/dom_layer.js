@@ -25,6 +25,7 @@
     return { left, top, right, bottom, width: right - left, height: bottom - top };
   };
   const centreIn = (rect, clip) => {
+    if (clip === EVERYWHERE) return true;
     const x = (rect.left + rect.right) / 2, y = (rect.top + rect.bottom) / 2;
     return x >= clip.left && x <= clip.right && y >= clip.top && y <= clip.bottom;
   };
@@ -179,12 +180,13 @@
   };
   const readText = (node, block, cell, clip) => {
     const text = node.data;
+    const unspaced = UNSPACED.test(text);
     let end = 0;
     WORD.lastIndex = 0;
     for (let match; (match = WORD.exec(text)); ) {
       if (match.index > end) endWord();
       end = WORD.lastIndex;
-      if (!UNSPACED.test(match[0])) { readPiece(node, match.index, end, block, cell, clip); continue; }
+      if (!unspaced || !UNSPACED.test(match[0])) { readPiece(node, match.index, end, block, cell, clip); continue; }
       for (const [position, [from, to]] of linesOf(node, match.index, end).entries()) {
         if (position > 0) endWord();
         readPiece(node, from, to, block, cell, clip);
