@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
@@ -103,6 +104,16 @@ def encode_image(image: Image.Image, image_format: str, jpeg_quality: int) -> by
 def image_sha256(image: Image.Image) -> str:
     """SHA-256 (64 hex) of the size, ``{width}x{height}:``, followed by the RGB bytes in row order."""
     rgb = to_rgb(image)
-    digest = hashlib.sha256(f"{rgb.width}x{rgb.height}:".encode())
-    digest.update(rgb.tobytes())
+    return _sha256(rgb.width, rgb.height, rgb.tobytes())
+
+
+def pixels_sha256(pixels: np.ndarray[Any, Any]) -> str:
+    """``image_sha256`` of RGB pixels, [H, W, 3] uint8."""
+    height, width, _ = pixels.shape
+    return _sha256(width, height, np.ascontiguousarray(pixels).data)
+
+
+def _sha256(width_px: int, height_px: int, rgb: bytes | memoryview) -> str:
+    digest = hashlib.sha256(f"{width_px}x{height_px}:".encode())
+    digest.update(rgb)
     return digest.hexdigest()

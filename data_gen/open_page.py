@@ -4,24 +4,24 @@ import asyncio
 import base64
 import dataclasses
 import json
-import struct
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, TypeVar
 
+import numpy as np
 from PIL import Image
 
 from tilewright.configs.items import ItemError
-from tilewright.data_gen.images import decode_image
+from tilewright.data_gen.browser_png import png_size, rgb_pixels
 from tilewright.data_gen.profiles import Profile
 from tilewright.data_gen.records import Page
 from tilewright.data_gen.site import Site
 from tilewright.data_gen.tiles import TileBox
 
 T = TypeVar("T")
+Pixels = np.ndarray[Any, Any]
 POLL_S = 0.02
-_PNG_SIZE, _PNG_SIZE_AT = struct.Struct(">II"), 16  # in the header chunk that a PNG begins with
 SETTLE_LIMIT = 10  # a page whose scripts never rest is taken as it is after so many times `settle_s`
 _PREPARE = resources.files("tilewright.data_gen").joinpath("prepare.js").read_text(encoding="utf-8")
 _WEB = ("https://", "http://")
@@ -77,17 +77,21 @@ class Faults:
 
 @dataclass(frozen=True)
 class Picture:
-    """A part of a page: Chromium's own PNG where it shows exactly this part, else pixels put together."""
+    """A part of a page: Chromium's own PNG where it shows exactly this part, else pixels put together [H, W, 3]."""
 
     png: bytes | None
-    pixels: Image.Image | None = None
+    together: Pixels | None = None
+
+    def pixels(self) -> Pixels:
+        """[H, W, 3] uint8, RGB; decoding a tile takes several milliseconds."""
+        if self.together is not None:
+            return self.together
+        assert self.png is not None
+        return rgb_pixels(self.png)
 
     def image(self) -> Image.Image:
-        """RGB pixels; decoding takes 10 ms for a tile."""
-        if self.pixels is not None:
-            return self.pixels
-        assert self.png is not None
-        return decode_image(self.png)
+        """The same as an image."""
+        return Image.fromarray(self.pixels())
 
 
 @dataclass
@@ -198,7 +202,7 @@ class OpenPage:
     async def _capture_by_scrolling(self, box: TileBox) -> Picture | None:
         """The part put together from window-sized views; None if the page can't be scrolled to show all of it."""
         width, height = self.viewport_px
-        picture: Image.Image | None = None
+        together = np.empty((0, 0, 3), dtype=np.uint8)
         for y in range(box.y_px, box.y_px + box.height_px, height):
             for x in range(box.x_px, box.x_px + box.width_px, width):
                 left, top = await self.read(_SCROLL % (x + self.left_px, y))
@@ -210,10 +214,12 @@ class OpenPage:
                 png = await self._screenshot({}, self.viewport_px)
                 if (left, top) == (box.x_px, box.y_px) and self.viewport_px == (box.width_px, box.height_px):
                     return Picture(png)
-                view = await asyncio.to_thread(decode_image, png)
-                picture = picture or Image.new("RGB", (box.width_px, box.height_px))
-                picture.paste(view.crop((x - left, y - top, right - left, bottom - top)), (x - box.x_px, y - box.y_px))
-        return Picture(None, picture)
+                view = await asyncio.to_thread(rgb_pixels, png)
+                if not together.size:
+                    together = np.empty((box.height_px, box.width_px, 3), dtype=np.uint8)
+                part = view[y - top : bottom - top, x - left : right - left]
+                together[y - box.y_px : bottom - box.y_px, x - box.x_px : right - box.x_px] = part
+        return Picture(None, together)
 
     async def _capture_by_clip(self, box: TileBox) -> Picture:
         clip = {"x": box.x_px, "y": box.y_px, "width": box.width_px, "height": box.height_px, "scale": 1}
@@ -225,7 +231,7 @@ class OpenPage:
         options = {"format": "png", "optimizeForSpeed": True} | options
         reply = await self.session.send("Page.captureScreenshot", options)
         png = base64.b64decode(reply["data"])
-        found = _PNG_SIZE.unpack_from(png, _PNG_SIZE_AT)
+        found = png_size(png)
         if found != size_px:
             raise RuntimeError(f"asked Chromium for {size_px} px, got {found}")
         return png

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from PIL import Image
+
 from tilewright.configs.items import ItemError
 from tilewright.data_gen.browser import Browser
 from tilewright.data_gen.dom_layer import SCRIPT, DomLayer
-from tilewright.data_gen.images import decode_image, encode_image, image_sha256
+from tilewright.data_gen.images import decode_image, encode_image, image_sha256, pixels_sha256
 from tilewright.data_gen.open_page import Faults, OpenPage, Picture
 from tilewright.data_gen.paged_documents import DocumentSizes
 from tilewright.data_gen.profiles import Profile
@@ -131,8 +133,8 @@ def _tile(page: Page, box: TileBox, picture: Picture, layer: DomLayer, settings:
     """A tile with picture and content. Chromium's own PNG is kept where there is one: encoding is half of the work."""
     content = layer.cut(box)
     kept = picture.png if settings.image_format == "png" else None
-    pixels = picture.image()
-    encoded = kept or encode_image(pixels, settings.image_format, settings.jpeg_quality)
+    pixels = picture.pixels()
+    encoded = kept or encode_image(Image.fromarray(pixels), settings.image_format, settings.jpeg_quality)
     lossy = settings.image_format == "jpeg"
     return Tile(
         tile_id=tile_id(page.page_id, box.row, box.column),
@@ -141,6 +143,6 @@ def _tile(page: Page, box: TileBox, picture: Picture, layer: DomLayer, settings:
         title=page.title,
         **dataclasses.asdict(box),
         image=encoded,
-        image_sha256=image_sha256(decode_image(encoded) if lossy else pixels),
+        image_sha256=image_sha256(decode_image(encoded)) if lossy else pixels_sha256(pixels),
         **{name: getattr(content, name) for name in ("text", "evidence_px", "words", "blocks", "links")},
     )
