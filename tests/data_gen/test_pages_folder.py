@@ -52,9 +52,9 @@ def test_nothing_from_outside(tmp_path: Path, path: str) -> None:
     (tmp_path / "pages" / "documents").mkdir(parents=True)
     (tmp_path / "pages" / "documents" / "link").symlink_to(tmp_path / "secret")
     folder = PagesFolder(tmp_path / "pages")
-    with pytest.raises(InputError, match="wanted a (file of this folder|SHA-256)"):
+    with pytest.raises(InputError, match=r"wanted a (file of this folder|SHA-256)"):
         folder.document(path)
-    with pytest.raises(InputError, match="wanted a (file of this folder|SHA-256)"):
+    with pytest.raises(InputError, match=r"wanted a (file of this folder|SHA-256)"):
         folder.resource("https://h.example/", {"sha256": f"../../{path or 'secret'}", "media_type": ""})
 
 
