@@ -129,7 +129,7 @@ def seam_mismatches(pages: Path, tiles: Path) -> tuple[int, int]:
                 async with browser.open(page, Profile(), 120) as opened:
                     for row in range(1, rendered[page.page_id].height_px // 1024 - 1):
                         box = TileBox(0, 0, 0, row * 1024 - 512, 875, 1024)
-                        across = np.asarray((await opened.capture(box, by_scrolling=True)).image())
+                        across = (await opened.capture(box, by_scrolling=True)).pixels()
                         above = np.asarray(store.image(f"{page.page_id}-{row - 1:04d}-00"))[512:1024]
                         below = np.asarray(store.image(f"{page.page_id}-{row:04d}-00"))[:512]
                         edges += 1

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import cached_property
 from importlib import resources
 from typing import Any
 from urllib.parse import urljoin
@@ -43,9 +42,11 @@ class DomLayer:
         self.has_fixed_parts = bool(data["has_fixed_parts"])
         self._data = data
         self._base = _absolute(url, data["bases"][0]) or url if data["bases"] else url
+        boxes = np.array([word[1:5] for word in data["words"]], dtype=np.float64).reshape(-1, 4)
+        self._centres = boxes[:, :2] + boxes[:, 2:] / 2  # [words, 2]
+        self._block_rects = self._boxes_of_blocks()  # now: threads cut several tiles at once
 
-    @cached_property
-    def _block_rects(self) -> list[Rect]:
+    def _boxes_of_blocks(self) -> list[Rect]:
         """Each block's box: its element's, or that of its words for containers."""
         found: dict[int, list[float]] = {}
         for _, x, y, width, height, block, _ in self._data["words"]:
@@ -57,12 +58,6 @@ class DomLayer:
             x, y, right, bottom = found.get(index, [0.0] * 4)
             rects.append(tuple(block["box"]) if block["box"] else (x, y, right - x, bottom - y))
         return rects
-
-    @cached_property
-    def _centres(self) -> Any:
-        """[words, 2]: x and y of each word's centre."""
-        boxes = np.array([word[1:5] for word in self._data["words"]], dtype=np.float64).reshape(-1, 4)
-        return boxes[:, :2] + boxes[:, 2:] / 2
 
     def cut(self, tile: TileBox) -> TileContent:
         """What ``tile`` shows: words whose centre lies in it, blocks with those words only, links, evidence."""

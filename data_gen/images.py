@@ -107,7 +107,7 @@ def image_sha256(image: Image.Image) -> str:
     return _sha256(rgb.width, rgb.height, rgb.tobytes())
 
 
-def pixels_sha256(pixels: np.ndarray[Any, Any]) -> str:
+def rgb_sha256(pixels: np.ndarray[Any, Any]) -> str:
     """``image_sha256`` of RGB pixels, [H, W, 3] uint8."""
     height, width, _ = pixels.shape
     return _sha256(width, height, np.ascontiguousarray(pixels).data)

@@ -10,7 +10,6 @@ from importlib import resources
 from typing import Any, TypeVar
 
 import numpy as np
-from PIL import Image
 
 from tilewright.configs.items import ItemError
 from tilewright.data_gen.browser_png import png_size, rgb_pixels
@@ -23,7 +22,6 @@ T = TypeVar("T")
 Pixels = np.ndarray[Any, Any]
 POLL_S = 0.02
 SETTLE_LIMIT = 10  # a page whose scripts never rest is taken as it is after so many times `settle_s`
-_PREPARE = resources.files("tilewright.data_gen").joinpath("prepare.js").read_text(encoding="utf-8")
 _WEB = ("https://", "http://")
 _HTML = "text/html; charset=utf-8"
 _ANY_ORIGIN = {"access-control-allow-origin": "*"}  # fonts of another host are asked for across origins
@@ -37,18 +35,19 @@ _SCROLL = """() => {
   return JSON.stringify([Math.round(scrollX), Math.round(scrollY)]);
 }"""
 _READY = """() => JSON.stringify(document.readyState === "complete")"""
-_ALL = """const all = (selector) => {
-  const roots = [document];
+# the document and the open shadow roots in it, which selectors don't reach from outside
+_ROOTS = """const roots = [document];
   for (const root of roots) {
     for (const element of root.querySelectorAll("*")) if (element.shadowRoot) roots.push(element.shadowRoot);
   }
-  return roots.flatMap((root) => [...root.querySelectorAll(selector)]);
-};"""
-_LOADED = """() => { ALL
+  const all = (selector) => roots.flatMap((root) => [...root.querySelectorAll(selector)]);"""
+_PREPARE = resources.files("tilewright.data_gen").joinpath("prepare.js").read_text(encoding="utf-8")
+_PREPARE = _PREPARE.replace("  ROOTS\n", f"  {_ROOTS}\n")
+_LOADED = """() => { ROOTS
   document.documentElement.getBoundingClientRect(); // what lays text out asks for its fonts
   return JSON.stringify(document.fonts.status === "loaded" && all("img").every((image) => image.complete));
-}""".replace("ALL", _ALL)
-_FAULTS = """() => { ALL
+}""".replace("ROOTS", _ROOTS)
+_FAULTS = """() => { ROOTS
   return JSON.stringify({
     images_failed: all("img").filter((image) => image.currentSrc && image.naturalWidth === 0).length,
     fonts_missing: [...document.fonts].filter((face) => face.status === "error").length,
@@ -59,7 +58,7 @@ _FAULTS = """() => { ALL
       return /auto|scroll/.test(getComputedStyle(element).overflowY);
     }).length,
   });
-}""".replace("ALL", _ALL)
+}""".replace("ROOTS", _ROOTS)
 
 
 class BrowserCrashError(RuntimeError):
@@ -88,10 +87,6 @@ class Picture:
             return self.together
         assert self.png is not None
         return rgb_pixels(self.png)
-
-    def image(self) -> Image.Image:
-        """The same as an image."""
-        return Image.fromarray(self.pixels())
 
 
 @dataclass

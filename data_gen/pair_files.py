@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import QAPair, iterate_jsonl
+from tilewright.data_gen.tiles import page_of
 
 
 def read_pair_file(path: Path) -> list[QAPair]:
@@ -37,6 +38,6 @@ def _faults(pair: QAPair) -> Iterator[str]:
             yield f"{name}: wanted an id without blanks and control characters, found {value!r}"
     if not pair.query.strip():
         yield f"query of {pair.query_id!r}: wanted a question, found {pair.query!r}"
-    page_id = pair.tile_id.partition("-")[0]
+    page_id = page_of(pair.tile_id)
     if pair.tile_id and pair.page_id != page_id:
         yield f"page_id: wanted {page_id!r}, the page of tile {pair.tile_id}, found {pair.page_id!r}"

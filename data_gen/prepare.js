@@ -1,5 +1,6 @@
 // Makes a laid-out page ready to be pictured: chrome removed, collapsed parts opened, everything still.
-// Evaluated by data_gen/browser.py with a profile (data_gen/profiles.py); runs although the page's own scripts are off.
+// Evaluated by data_gen/open_page.py with a profile (data_gen/profiles.py); runs although the page's own scripts are off.
+// ROOTS stands for that file's `roots` (the document and its open shadow roots) and `all(selector)` over them.
 (profile) => {
   const set = (element, styles) => {
     if (!element.style) return;
@@ -12,9 +13,7 @@
     animation-play-state: running !important; transition: none !important; scroll-behavior: auto !important;
     caret-color: transparent !important; content-visibility: visible !important; background-attachment: scroll !important;
   }`);
-  const roots = [document]; // and the open shadow roots in it, which selectors don't reach from outside
-  for (const root of roots) for (const element of root.querySelectorAll("*")) if (element.shadowRoot) roots.push(element.shadowRoot);
-  const all = (selector) => roots.flatMap((root) => [...root.querySelectorAll(selector)]);
+  ROOTS
   for (const root of roots) root.adoptedStyleSheets = [...root.adoptedStyleSheets, still];
   for (const marquee of all("marquee")) {
     const still = document.createElement("div");

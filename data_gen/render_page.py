@@ -14,7 +14,7 @@ from PIL import Image
 from tilewright.configs.items import ItemError
 from tilewright.data_gen.browser import Browser
 from tilewright.data_gen.dom_layer import SCRIPT, DomLayer
-from tilewright.data_gen.images import decode_image, encode_image, image_sha256, pixels_sha256
+from tilewright.data_gen.images import decode_image, encode_image, image_sha256, rgb_sha256
 from tilewright.data_gen.open_page import Faults, OpenPage, Picture
 from tilewright.data_gen.paged_documents import DocumentSizes
 from tilewright.data_gen.profiles import Profile
@@ -90,7 +90,7 @@ async def render_page(browser: Browser, page: Page, choose: Choose, settings: Pa
 
 
 async def _render(opened: OpenPage, page: Page, choose: Choose, settings: PageSettings, path: Path) -> Facts:
-    layer = DomLayer(await opened.read(SCRIPT), page.url)
+    layer = await asyncio.to_thread(DomLayer, await opened.read(SCRIPT), page.url)
     if layer.height_px > settings.max_page_height_px:
         limit = settings.max_page_height_px
         raise ItemError(f"{page.url}: {layer.height_px} px high, max_page_height_px is {limit}")
@@ -143,6 +143,6 @@ def _tile(page: Page, box: TileBox, picture: Picture, layer: DomLayer, settings:
         title=page.title,
         **dataclasses.asdict(box),
         image=encoded,
-        image_sha256=image_sha256(decode_image(encoded)) if lossy else pixels_sha256(pixels),
+        image_sha256=image_sha256(decode_image(encoded)) if lossy else rgb_sha256(pixels),
         **{name: getattr(content, name) for name in ("text", "evidence_px", "words", "blocks", "links")},
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tilewright.configs.bounds import check_bounds
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import process_items
 from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_path, main
@@ -71,12 +72,9 @@ class Config:
                 "wanted page_timeout_s > 0, min_tile_px >= 1 and viewport_width_px up to"
                 f" {MAX_VIEWPORT_PX}, found {self.page_timeout_s}, {self.min_tile_px} and {self.viewport_width_px}"
             )
-        if not 1 <= self.jpeg_quality <= 100:
-            raise ValueError(f"jpeg_quality: wanted 1 to 100, found {self.jpeg_quality}")
-        for name in ("workers", "max_tiles", "max_tiles_per_page", "viewport_width_px", "pages_per_browser"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name}: wanted at least 1, found {value}")
+        check_bounds(self, 1, 100, "jpeg_quality")
+        counts = ("workers", "max_tiles", "max_tiles_per_page", "viewport_width_px", "pages_per_browser")
+        check_bounds(self, 1, None, *counts)
         part_of(self.shard)
 
 
@@ -104,7 +102,8 @@ def render_tiles(config: Config, inputs: Inputs, out: Path) -> Counts:
     ids = [page.page_id for page in all_pages]
     shares = tile_shares(ids, config.max_tiles, config.max_tiles_per_page, config.seed)
     part = part_of(config.shard)
-    pages = [page for page in all_pages if in_part(page.page_id, part)]
+    mine = (page for page in all_pages if in_part(page.page_id, part))
+    pages = sorted(mine, key=lambda page: page.page_id)  # the store's order: few finished pages wait for their place
     work = out / WORK
     work.mkdir(exist_ok=True)
     store = StoreWriter(out / STORE, work, [page.page_id for page in pages], keep_images=config.keep_images)
@@ -127,17 +126,15 @@ def render_tiles(config: Config, inputs: Inputs, out: Path) -> Counts:
         max_error_share=config.max_error_share,
         finished=tell,
     )
-    kept = [
-        page for page in sorted(pages, key=lambda page: page.page_id) if finished.get(page.page_id, {}).get("tiles")
-    ]
+    kept = [page for page in pages if finished.get(page.page_id, {}).get("tiles")]
     if not kept and part[1] == 1:
         raise InputError(f"{path}: none of its {len(pages)} pages gave a tile (pages of no height, or all failed)")
-    for page, _ in pool.failed(pages):
+    failed = [FailedPage(page.page_id, page.url, why) for page, why in pool.failed(pages)]
+    for page in failed:
         store.skip_page(page.page_id)
     tiles = store.close()
     write_jsonl(out / "pages.jsonl", [with_facts(page, finished[page.page_id]) for page in kept])
-    failed = sorted(pool.failed(pages), key=lambda item: item[0].page_id)
-    write_jsonl(out / FAILED, [FailedPage(page.page_id, page.url, why) for page, why in failed])
+    write_jsonl(out / FAILED, failed)
     return _counts(pages, finished, tiles)
 
 

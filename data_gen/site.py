@@ -46,8 +46,7 @@ class FolderSite:
         table: Mapping[str, Any] = self._table(page.html_path)
         plain = urldefrag(url).url
         entry = table.get(url) or table.get(plain)
-        if entry is None and plain.startswith(
-            "https:"
-        ):  # a browser asks so for pictures that a secure page wants by http
+        if entry is None and plain.startswith("https:"):
+            # a browser asks so for pictures that a secure page wants by http
             entry = table.get(plain.replace("https:", "http:", 1))
         return self._folder.resource(url, entry) if entry else None

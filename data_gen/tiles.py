@@ -51,6 +51,11 @@ def _spans(length: int, step: int, min_length: int) -> list[tuple[int, int]]:
     return [(start, end - start) for start, end in zip(starts, [*starts[1:], length], strict=True)]
 
 
+def page_of(tile_id: str) -> str:
+    """The page_id of a tile_id (``{page_id}-{row}-{column}``)."""
+    return tile_id.partition("-")[0]
+
+
 def tile_id(page_id: str, row: int, column: int) -> str:
     """``{page_id}-{row:04d}-{column:02d}``."""
     return f"{page_id}-{row:04d}-{column:02d}"

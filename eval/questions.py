@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import QAPair
 from tilewright.data_gen.tile_store import TileStore
-from tilewright.mining.candidates import page_of
+from tilewright.data_gen.tiles import page_of
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.stage import StageError
 from tilewright.data_gen.records import QAPair, Tile
 from tilewright.data_gen.tile_store import TileStore
+from tilewright.data_gen.tiles import page_of
 from tilewright.mining.index import Hits, TileIndex
 from tilewright.train.distributed import choose_device
 from tilewright.train.encoder import Encoder, load_encoder
@@ -96,11 +97,6 @@ def _without_positive(ranked: Sequence[str], positive: str, depth: int) -> Candi
     rank = ranked.index(positive) + 1 if positive in ranked else None
     rest = tuple(tile_id for tile_id in ranked if tile_id != positive)[:depth]
     return Candidates(rest, rank if rank is not None and rank <= depth else None)
-
-
-def page_of(tile_id: str) -> str:
-    """The page_id of a tile_id (``{page_id}-{row}-{column}``)."""
-    return tile_id.partition("-")[0]
 
 
 def on_pages(pages: Collection[str] | None) -> Allowed:

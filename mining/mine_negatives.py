@@ -16,13 +16,13 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError, process_items
 from tilewright.configs.stage import Counts, Inputs, Stage, StageError, execution, input_path, main
 from tilewright.data_gen.records import QAPair, TrainingExample, write_jsonl
+from tilewright.data_gen.tiles import page_of
 from tilewright.data_gen.verdicts import Verdict
 from tilewright.mining.candidates import (
     Candidates,
     Searcher,
     blocks_of,
     on_pages,
-    page_of,
 )
 from tilewright.mining.judge import ERROR, JUDGES, Judge, outcome_of
 from tilewright.train.split_files import pages_of_split, read_pairs

@@ -13,7 +13,7 @@ import pyarrow as pa
 from PIL import Image
 
 from tilewright.configs.errors import InputError
-from tilewright.data_gen.images import decode_image, image_sha256
+from tilewright.data_gen.images import FORMATS, decode_image, image_sha256
 from tilewright.data_gen.records import Page, read_jsonl
 from tilewright.data_gen.store.geometry import Rectangle, problems_of_page
 from tilewright.data_gen.store.rows import IMAGE, TILE_ID, tile_schema
@@ -174,7 +174,9 @@ def _check_images(rows: list[Row]) -> list[tuple[str, str]]:
 def _image_problem(row: Row) -> str | None:
     wanted = (row["width_px"], row["height_px"])
     try:
-        with Image.open(io.BytesIO(row[IMAGE]["bytes"])) as image:  # the head only: a bomb isn't decoded
+        with Image.open(
+            io.BytesIO(row[IMAGE]["bytes"]), formats=FORMATS
+        ) as image:  # the head only: a bomb isn't decoded
             if image.size != wanted:
                 return f"its image is {image.size[0]} x {image.size[1]} px, wanted {wanted[0]} x {wanted[1]}"
         digest = image_sha256(decode_image(row[IMAGE]["bytes"]))

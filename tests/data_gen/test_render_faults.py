@@ -198,7 +198,7 @@ def test_clip_and_scroll_take_the_same_picture(tmp_path: Path, write_pages: Writ
         async with Browser(site, (875, 1024)) as browser, browser.open(page, Profile(), 30) as opened:
             boxes = tile_boxes(875, opened.size_px[1])
             found = [[await opened.capture(box, by_scrolling=way) for way in (True, False)] for box in boxes]
-            return [(one.image(), other.image()) for one, other in found]
+            return [(Image.fromarray(one.pixels()), Image.fromarray(other.pixels())) for one, other in found]
 
     pairs = asyncio.run(both())
     assert len(pairs) > 3

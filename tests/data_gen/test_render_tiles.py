@@ -262,7 +262,7 @@ def test_tiles_together_are_a_single_capture(tmp_path: Path, rendered: Rendered,
                 size = rendered.pages[page.title]
                 box = TileBox(0, 0, 0, 0, size.width_px, size.height_px)
                 async with browser.open(page, Profile(), 60) as opened:
-                    found[page.title] = (await opened.capture(box, by_scrolling=False)).image()
+                    found[page.title] = Image.fromarray((await opened.capture(box, by_scrolling=False)).pixels())
         return found
 
     for title, picture in asyncio.run(whole()).items():

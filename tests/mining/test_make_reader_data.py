@@ -18,7 +18,7 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.journal import Journal
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen.records import QAPair, ReaderExample, TrainingExample, read_jsonl, write_jsonl
-from tilewright.mining.candidates import page_of
+from tilewright.data_gen.tiles import page_of
 from tilewright.mining.make_reader_data import (
     STAGE,
     Config,

@@ -20,9 +20,10 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.stage import StageError, run_stage
 from tilewright.data_gen.records import QAPair, Tile, TrainingExample, read_jsonl, write_jsonl
 from tilewright.data_gen.tile_store import TileStore, write_store
+from tilewright.data_gen.tiles import page_of
 from tilewright.data_gen.verdicts import Verdict
 from tilewright.mining import mine_negatives as module
-from tilewright.mining.candidates import Searcher, blocks_of, on_pages, page_of
+from tilewright.mining.candidates import Searcher, blocks_of, on_pages
 from tilewright.mining.index import TileIndex
 from tilewright.mining.judge import JudgeError
 from tilewright.mining.mine_negatives import DUPLICATE, SAME_PAGE, STAGE, UNJUDGED, Config, rank_bin, walk
