@@ -11,9 +11,15 @@ import numpy as np
 
 from tilewright.data_gen.images import decode_image
 
+try:
+    from isal import isal_zlib as inflater  # the same bytes in half of the time
+except ImportError:
+    inflater: Any = zlib  # type: ignore[no-redef]
+
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _RGB_8_BITS = bytes((8, 2, 0, 0, 0))  # depth, colour type, compression, filter method, no interlace
-_UNFILTERED, _UP = 0, 2
+_BROKEN: tuple[Any, ...] = (inflater.error, struct.error)
+_UNFILTERED, _SUB, _UP = 0, 1, 2
 
 
 def png_size(data: bytes) -> tuple[int, int]:
@@ -31,25 +37,30 @@ def rgb_pixels(data: bytes) -> np.ndarray[Any, Any]:
 
 
 def _pixels_of_plain_png(data: bytes) -> np.ndarray[Any, Any] | None:
-    """None for what isn't an 8-bit RGB PNG with rows unfiltered or filtered "up"."""
+    """None for what isn't an 8-bit RGB PNG with rows unfiltered or filtered "sub" or "up"."""
     if data[:8] != _SIGNATURE or data[24:29] != _RGB_8_BITS:
         return None
     width, height = png_size(data)
     wanted = height * (1 + 3 * width)
-    inflate = zlib.decompressobj()
+    inflate = inflater.decompressobj()
     try:
         raw = inflate.decompress(b"".join(_image_data(data)), wanted + 1)
-    except (zlib.error, struct.error):
+    except _BROKEN:
         return None
     if len(raw) != wanted or not inflate.eof:
         return None
     rows = np.frombuffer(raw, dtype=np.uint8).reshape(height, 1 + 3 * width)
-    if not np.isin(rows[:, 0], (_UNFILTERED, _UP)).all():
+    filters = rows[:, 0].tolist()
+    if not {_UNFILTERED, _SUB, _UP}.issuperset(filters):
         return None
-    pixels = rows[:, 1:].copy()
-    for y in range(1, height):
-        if rows[y, 0] == _UP:
-            np.add(pixels[y - 1], pixels[y], out=pixels[y])
+    pixels = np.empty((height, 3 * width), dtype=np.uint8)
+    for y, kind in enumerate(filters):
+        if kind == _UP and y > 0:
+            np.add(pixels[y - 1], rows[y, 1:], out=pixels[y])
+        elif kind == _SUB:
+            np.add.accumulate(rows[y, 1:].reshape(width, 3), axis=0, out=pixels[y].reshape(width, 3))
+        else:
+            pixels[y] = rows[y, 1:]
     return pixels.reshape(height, width, 3)
 
 

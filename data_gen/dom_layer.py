@@ -1,6 +1,7 @@
 """What a page's DOM says about its pixels: words, blocks, links, evidence areas, cut to tiles."""
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -41,36 +42,35 @@ class DomLayer:
         self.width_px, self.height_px = int(data["width_px"]), int(data["height_px"])
         self.has_fixed_parts = bool(data["has_fixed_parts"])
         self._data = data
-        self._base = _absolute(url, data["bases"][0]) or url if data["bases"] else url
-        boxes = np.array([word[1:5] for word in data["words"]], dtype=np.float64).reshape(-1, 4)
+        base = _absolute(url, data["bases"][0]) or url if data["bases"] else url
+        boxes = _rects(word[1:5] for word in data["words"])
         self._centres = boxes[:, :2] + boxes[:, 2:] / 2  # [words, 2]
-        self._block_rects = self._boxes_of_blocks()  # now: threads cut several tiles at once
+        self._block_rects = self._boxes_of_blocks(boxes)  # now: threads cut several tiles at once
+        self._links = _Links(data["links"], base)
+        self._areas = [(kind, _rects(data["areas"][kind])) for kind in _PAINT_ORDER]
 
-    def _boxes_of_blocks(self) -> list[Rect]:
+    def _boxes_of_blocks(self, boxes: np.ndarray[Any, Any]) -> list[Rect]:
         """Each block's box: its element's, or that of its words for containers."""
-        found: dict[int, list[float]] = {}
-        for _, x, y, width, height, block, _ in self._data["words"]:
-            old = found.get(block)
-            edges = [x, y, x + width, y + height]
-            found[block] = edges if old is None else [*map(min, old[:2], edges[:2]), *map(max, old[2:], edges[2:])]
-        rects = []
-        for index, block in enumerate(self._data["blocks"]):
-            x, y, right, bottom = found.get(index, [0.0] * 4)
-            rects.append(tuple(block["box"]) if block["box"] else (x, y, right - x, bottom - y))
-        return rects
+        blocks, owners = self._data["blocks"], np.array([word[5] for word in self._data["words"]], dtype=np.int64)
+        low, high = np.full((len(blocks), 2), np.inf), np.full((len(blocks), 2), -np.inf)
+        owned = owners >= 0
+        np.minimum.at(low, owners[owned], boxes[owned, :2])
+        np.maximum.at(high, owners[owned], boxes[owned, :2] + boxes[owned, 2:])
+        size = high - low
+        low[~np.isfinite(size)] = size[~np.isfinite(size)] = 0.0  # a block without words
+        around = np.concatenate([low, size], axis=1).tolist()
+        return [tuple(block["box"] or own) for block, own in zip(blocks, around, strict=True)]
 
     def cut(self, tile: TileBox) -> TileContent:
         """What ``tile`` shows: words whose centre lies in it, blocks with those words only, links, evidence."""
-        centres = self._centres - (tile.x_px, tile.y_px)
-        shown = ((centres >= 0) & (centres < (tile.width_px, tile.height_px))).all(axis=1)
-        inside = [self._data["words"][index] for index in np.flatnonzero(shown)]
+        inside = [self._data["words"][index] for index in np.flatnonzero(_centres_in(self._centres, tile)).tolist()]
         blocks, positions = self._cut_blocks(inside, tile)
         words = tuple(
             Word(text, x - tile.x_px, y - tile.y_px, width, height, positions[block])
             for text, x, y, width, height, block, _ in inside
         )
         text = "\n".join(block.text for block in blocks)
-        return TileContent(text, words, tuple(blocks), self._cut_links(tile), self._evidence(tile))
+        return TileContent(text, words, tuple(blocks), self._links.cut(tile), self._evidence(tile))
 
     def _cut_blocks(self, words: list[Any], tile: TileBox) -> tuple[list[Block], dict[int, int]]:
         """(blocks in reading order, {page block index: position among them})."""
@@ -103,32 +103,60 @@ class DomLayer:
             )
         return made, positions
 
-    def _cut_links(self, tile: TileBox) -> tuple[Link, ...]:
-        links = []
-        for href, anchor, rects in self._data["links"]:
-            shown = [_clip(rect, tile) for rect in rects if _centre_in(rect, tile)]
-            address = _absolute(self._base, href) if shown else ""
-            if address:
-                x, y = min(rect[0] for rect in shown), min(rect[1] for rect in shown)
-                right, bottom = max(rect[0] + rect[2] for rect in shown), max(rect[1] + rect[3] for rect in shown)
-                links.append(Link(address, anchor, x - tile.x_px, y - tile.y_px, right - x, bottom - y))
-        return tuple(links)
-
     def _evidence(self, tile: TileBox) -> dict[str, int]:
         """Covered px² by kind; where areas overlap, infobox > table > list > paragraph."""
         mask = np.zeros((tile.height_px, tile.width_px), dtype=np.uint8)
-        for value, kind in enumerate(_PAINT_ORDER, start=1):
-            for rect in self._data["areas"][kind]:
+        painted = dict.fromkeys(EVIDENCE_KINDS, 0)
+        for value, (kind, rects) in enumerate(self._areas, start=1):
+            for rect in rects[_touching(rects, tile)].tolist():
                 x, y, width, height = _clip(rect, tile)
                 if width > 0 and height > 0:
                     left, top = round(x) - tile.x_px, round(y) - tile.y_px
                     mask[top : round(y + height) - tile.y_px, left : round(x + width) - tile.x_px] = value
-        return {kind: int(np.count_nonzero(mask == _PAINT_ORDER.index(kind) + 1)) for kind in EVIDENCE_KINDS}
+                    painted[kind] = value
+        return {kind: int(np.count_nonzero(mask == value)) if value else 0 for kind, value in painted.items()}
 
 
-def _centre_in(rect: Any, tile: TileBox) -> bool:
-    x, y = rect[0] + rect[2] / 2 - tile.x_px, rect[1] + rect[3] / 2 - tile.y_px
-    return bool(0 <= x < tile.width_px and 0 <= y < tile.height_px)
+class _Links:
+    """The links of a page, found by place."""
+
+    def __init__(self, links: Sequence[Any], base: str) -> None:
+        """``links``: [href, anchor, [box]], hrefs relative to ``base``."""
+        self._links, self._base = links, base
+        self._rects = _rects(rect for _, _, rects in links for rect in rects)
+        self._owners = [index for index, (_, _, rects) in enumerate(links) for _ in rects]
+
+    def cut(self, tile: TileBox) -> tuple[Link, ...]:
+        """Those that ``tile`` shows: one box each, around its parts whose centres lie in the tile."""
+        shown: dict[int, list[Rect]] = defaultdict(list)
+        for position in np.flatnonzero(_centres_in(self._rects[:, :2] + self._rects[:, 2:] / 2, tile)).tolist():
+            shown[self._owners[position]].append(_clip(self._rects[position].tolist(), tile))
+        links = []
+        for index, rects in shown.items():
+            href, anchor, _ = self._links[index]
+            address = _absolute(self._base, href)
+            if address:
+                x, y = min(rect[0] for rect in rects), min(rect[1] for rect in rects)
+                right, bottom = max(rect[0] + rect[2] for rect in rects), max(rect[1] + rect[3] for rect in rects)
+                links.append(Link(address, anchor, x - tile.x_px, y - tile.y_px, right - x, bottom - y))
+        return tuple(links)
+
+
+def _rects(boxes: Iterable[Any]) -> np.ndarray[Any, Any]:
+    """[N, 4] float64: x, y, width, height."""
+    return np.array(list(boxes), dtype=np.float64).reshape(-1, 4)
+
+
+def _touching(rects: np.ndarray[Any, Any], tile: TileBox) -> np.ndarray[Any, Any]:
+    """[N] bool: which of ``rects`` [N, 4] have a part in ``tile``."""
+    start, end = (tile.x_px, tile.y_px), (tile.x_px + tile.width_px, tile.y_px + tile.height_px)
+    return np.asarray(((rects[:, :2] < end) & (rects[:, :2] + rects[:, 2:] > start)).all(axis=1))
+
+
+def _centres_in(centres: np.ndarray[Any, Any], tile: TileBox) -> np.ndarray[Any, Any]:
+    """[N] bool: which of ``centres`` [N, 2] lie in ``tile``."""
+    inside = centres - (tile.x_px, tile.y_px)
+    return np.asarray(((inside >= 0) & (inside < (tile.width_px, tile.height_px))).all(axis=1))
 
 
 def _clip(rect: Any, tile: TileBox) -> Rect:
