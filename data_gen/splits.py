@@ -1,7 +1,8 @@
-"""Which split a page belongs to: a function of its id alone, so that no page ever stands in two splits."""
+"""Which split a page belongs to: by digest of its id, alone or among the pages of its kind; never two splits."""
 
 import hashlib
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 
 SPLITS = ("train", "validation", "test")
@@ -21,8 +22,35 @@ def split_of(page_id: str, shares: Mapping[str, float], seed: int) -> str:
     Depends on nothing else: other pages coming or going never move it. Raises ValueError as ``check_shares``.
     """
     check_shares(shares)
-    digest = hashlib.sha256(f"{seed}:{page_id}".encode()).digest()
-    position = int.from_bytes(digest[:8], "big") / 2**64
+    return _split_at(_number(page_id, seed), shares)
+
+
+def stratified(strata: Mapping[str, str], shares: Mapping[str, float], seed: int) -> dict[str, str]:
+    """{page_id: split} for ``strata`` {page_id: stratum}: each stratum is laid out by ``shares``, to a page.
+
+    Within a stratum pages stand in the order of the number that ``split_of`` goes by, evenly spaced from a start that
+    seed and stratum decide, so that also a stratum of one page may come to any split. A page that comes or goes moves
+    no page of another stratum, and in its own only pages beside the two cuts. Raises ValueError as ``check_shares``.
+    """
+    check_shares(shares)
+    members: dict[str, list[str]] = defaultdict(list)
+    for page, stratum in strata.items():
+        members[stratum].append(page)
+    places = {}
+    for stratum, pages in members.items():
+        start = _number(f"stratum:{stratum}", seed)
+        for i, page in enumerate(sorted(pages, key=lambda page: (_number(page, seed), page))):
+            places[page] = _split_at((i + start) / len(pages), shares)
+    return places
+
+
+def _number(key: str, seed: int) -> float:
+    """SHA-256 of seed and key as a number in [0, 1)."""
+    digest = hashlib.sha256(f"{seed}:{key}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
+
+
+def _split_at(position: float, shares: Mapping[str, float]) -> str:
     edge = 0.0
     for name in SPLITS:
         edge += shares[name]
