@@ -143,6 +143,17 @@ class QAPair:
 
 
 @dataclass(frozen=True)
+class TextPair:
+    """A query and a passage of a page's text, for the text warm-up. ``method``: what made the query of the passage."""
+
+    pair_id: str
+    query: str
+    passage: str
+    page_id: str
+    method: str
+
+
+@dataclass(frozen=True)
 class TrainingExample:
     """(q, p, negatives): what the embedder learns from. ``negative_tile_ids`` are hardest first, never padded.
 

@@ -1,9 +1,13 @@
 """Which split a page belongs to: by digest of its id, alone or among the pages of its kind; never two splits."""
 
 import hashlib
+import json
 import math
 from collections import defaultdict
 from collections.abc import Mapping
+from pathlib import Path
+
+from tilewright.configs.errors import InputError
 
 SPLITS = ("train", "validation", "test")
 
@@ -42,6 +46,17 @@ def stratified(strata: Mapping[str, str], shares: Mapping[str, float], seed: int
         for i, page in enumerate(sorted(pages, key=lambda page: (_number(page, seed), page))):
             places[page] = _split_at((i + start) / len(pages), shares)
     return places
+
+
+def pages_of_split(path: Path, split: str) -> frozenset[str]:
+    """The page_ids of one split of split_pairs' ``pages.json``. Raises InputError if there's no such split."""
+    try:
+        splits = json.loads(path.read_text(encoding="utf-8"))
+        return frozenset(splits[split])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(
+            f"{path}: wanted {{split: [page_id, ...]}} with {split!r} as split_pairs writes it: {error!r}"
+        ) from error
 
 
 def _number(key: str, seed: int) -> float:
