@@ -1,0 +1,118 @@
+"""Calls one by one over HTTP, as many at a time as the server bears."""
+
+import asyncio
+import sys
+import time
+from typing import Any
+
+from tilewright.data_gen.llm.calls import Call
+from tilewright.data_gen.llm.completion import read_completion
+from tilewright.data_gen.llm.failures import Failure, backoff_s, failure_of
+from tilewright.data_gen.llm.limits import AdaptiveLimit, Pace
+from tilewright.data_gen.llm.request import Reply
+from tilewright.data_gen.llm.settings import LlmSettings
+from tilewright.data_gen.llm.transport import Office
+
+_CONNECT_S = 10.0
+
+
+def open_client(settings: LlmSettings, key: str | None) -> Any:
+    """An AsyncOpenAI with room for ``concurrency`` kept connections, and no retries of its own."""
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+    # openai 3 stands on httpx2, openai 2 on httpx
+    http = next(sys.modules[kind.__module__.split(".")[0]] for kind in DefaultAsyncHttpxClient.__mro__[1:])
+    room = settings.concurrency + 16
+    timeout_s = settings.call_timeout_s
+    client = DefaultAsyncHttpxClient(
+        limits=http.Limits(max_connections=room, max_keepalive_connections=room),
+        timeout=http.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s)),
+    )
+    return AsyncOpenAI(base_url=settings.base_url, api_key=key or "none", max_retries=0, http_client=client)
+
+
+class LiveTransport:
+    """One HTTP request a call, retried with jittered back-off; ``Retry-After`` is honoured."""
+
+    def __init__(self, office: Office) -> None:
+        self._office, self._settings = office, office.settings
+        self._openai = open_client(office.settings, office.key)
+        self._limit = AdaptiveLimit(office.settings.concurrency)
+        self._requests = Pace(office.settings.requests_per_minute)
+        self._tokens = Pace(office.settings.tokens_per_minute)
+        self.sending: set[asyncio.Task[Any] | None] = set()  # tasks whose call is in flight
+
+    async def reply(self, call: Call) -> Reply:
+        """See Transport."""
+        tries = 0
+        while True:
+            tries += 1
+            with_schema = call.has_schema and self._office.sends_schema
+            outcome = await self._try(call, with_schema, retry=tries > 1)
+            if isinstance(outcome, Reply):
+                return outcome
+            if with_schema and self._office.drop_schema(outcome):
+                continue
+            if not outcome.retryable or tries > self._settings.max_retries:
+                raise self._office.give_up(outcome, tries)
+            await self._office.rest(backoff_s(tries, outcome.retry_after_s))
+
+    async def _try(self, call: Call, with_schema: bool, *, retry: bool) -> Reply | Failure:
+        await self._wait_for_turn(call)
+        office = self._office
+        await self._limit.acquire()
+        latency_s, outcome = None, None
+        try:
+            office.check_deadline()
+            most = await office.budget.reserve(call)
+            started = time.monotonic()
+            try:
+                number = office.ledger.start(call.purpose, call.digest, *most, retry=retry)
+                office.budget.unsent()
+                outcome = await self._send(number, call, with_schema)
+            finally:
+                office.budget.release(most)
+            if isinstance(outcome, Reply):
+                latency_s = time.monotonic() - started
+                self._repay(call, outcome)
+            return outcome
+        finally:
+            self._limit.release(latency_s, slow_down=isinstance(outcome, Failure) and outcome.slow_down)
+
+    async def _send(self, number: int, call: Call, with_schema: bool) -> Reply | Failure:
+        """The HTTP request of the ledger's call ``number``; its end is noted whatever happens."""
+        import openai
+
+        office, task = self._office, asyncio.current_task()
+        self.sending.add(task)
+        outcome: Reply | Failure = Failure("cancelled", "we gave up waiting", may_cost=True)
+        try:
+            async with asyncio.timeout(self._settings.call_timeout_s):
+                data = await self._openai.post("/chat/completions", cast_to=bytes, body=call.body(with_schema))
+            outcome = read_completion(data, office.key)
+        except (openai.OpenAIError, TimeoutError) as error:
+            outcome = failure_of(error, office.key)
+        finally:
+            self.sending.discard(task)
+            if isinstance(outcome, Failure):
+                office.ledger.fail(number, outcome.kind, may_cost=outcome.may_cost)
+                office.reached |= outcome.kind not in ("unreachable", "cancelled")
+        if isinstance(outcome, Reply):
+            office.finished(number, call, outcome)
+        return outcome
+
+    async def _wait_for_turn(self, call: Call) -> None:
+        tokens = call.estimate.input_tokens + call.max_tokens
+        wait_s = max(self._requests.take(1), self._tokens.take(tokens))
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+
+    def _repay(self, call: Call, reply: Reply) -> None:
+        """Tokens that were taken from the pace and not used."""
+        if reply.usage is not None:
+            taken = call.estimate.input_tokens + call.max_tokens
+            self._tokens.give_back(taken - reply.usage.input_tokens - reply.usage.output_tokens)
+
+    async def close(self) -> None:
+        """See Transport."""
+        await self._openai.close()
