@@ -15,8 +15,8 @@ from tilewright.configs.stage import StageError
 from tilewright.data_gen.llm.batch_files import ENDPOINT, read_results, request_line
 from tilewright.data_gen.llm.cache import StoredBatch
 from tilewright.data_gen.llm.calls import Call
+from tilewright.data_gen.llm.connections import open_client
 from tilewright.data_gen.llm.failures import Failure, ServerFailingError, backoff_s, failure_of, scrub, stop_message
-from tilewright.data_gen.llm.live import open_client
 from tilewright.data_gen.llm.request import Reply
 from tilewright.data_gen.llm.transport import Office
 
@@ -53,7 +53,7 @@ class BatchTransport:
 
     def __init__(self, office: Office, items: Items) -> None:
         self._office, self._settings, self._items = office, office.settings, items
-        self._openai = open_client(office.settings, office.key)
+        self._openai = open_client(office.settings, office.key, 16)
         self._queue: list[_Waiting] = []
         self._waiting = 0
         self._joined_at = 0.0

@@ -1,34 +1,16 @@
 """Calls one by one over HTTP, as many at a time as the server bears."""
 
 import asyncio
-import sys
 import time
 from typing import Any
 
 from tilewright.data_gen.llm.calls import Call
 from tilewright.data_gen.llm.completion import read_completion
+from tilewright.data_gen.llm.connections import ClientGroup
 from tilewright.data_gen.llm.failures import Failure, backoff_s, failure_of
 from tilewright.data_gen.llm.limits import AdaptiveLimit, Pace
 from tilewright.data_gen.llm.request import Reply
-from tilewright.data_gen.llm.settings import LlmSettings
 from tilewright.data_gen.llm.transport import Office
-
-_CONNECT_S = 10.0
-
-
-def open_client(settings: LlmSettings, key: str | None) -> Any:
-    """An AsyncOpenAI with room for ``concurrency`` kept connections, and no retries of its own."""
-    from openai import AsyncOpenAI, DefaultAsyncHttpxClient
-
-    # openai 3 stands on httpx2, openai 2 on httpx
-    http = next(sys.modules[kind.__module__.split(".")[0]] for kind in DefaultAsyncHttpxClient.__mro__[1:])
-    room = settings.concurrency + 16
-    timeout_s = settings.call_timeout_s
-    client = DefaultAsyncHttpxClient(
-        limits=http.Limits(max_connections=room, max_keepalive_connections=room),
-        timeout=http.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s)),
-    )
-    return AsyncOpenAI(base_url=settings.base_url, api_key=key or "none", max_retries=0, http_client=client)
 
 
 class LiveTransport:
@@ -36,7 +18,7 @@ class LiveTransport:
 
     def __init__(self, office: Office) -> None:
         self._office, self._settings = office, office.settings
-        self._openai = open_client(office.settings, office.key)
+        self._clients = ClientGroup(office.settings, office.key)
         self._limit = AdaptiveLimit(office.settings.concurrency)
         self._requests = Pace(office.settings.requests_per_minute)
         self._tokens = Pace(office.settings.tokens_per_minute)
@@ -87,8 +69,9 @@ class LiveTransport:
         self.sending.add(task)
         outcome: Reply | Failure = Failure("cancelled", "we gave up waiting", may_cost=True)
         try:
-            async with asyncio.timeout(self._settings.call_timeout_s):
-                data = await self._openai.post("/chat/completions", cast_to=bytes, body=call.body(with_schema))
+            with self._clients.lend() as client:
+                async with asyncio.timeout(self._settings.call_timeout_s):
+                    data = await client.post("/chat/completions", cast_to=bytes, body=call.body(with_schema))
             outcome = read_completion(data, office.key)
         except (openai.OpenAIError, TimeoutError) as error:
             outcome = failure_of(error, office.key)
@@ -115,4 +98,4 @@ class LiveTransport:
 
     async def close(self) -> None:
         """See Transport."""
-        await self._openai.close()
+        await self._clients.close()
