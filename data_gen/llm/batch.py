@@ -42,7 +42,6 @@ class _Waiting:
 
     call: Call
     line: bytes
-    retry: bool
     most: tuple[int, float]
     number: int | None = None  # in the ledger, once sent
     outcome: asyncio.Future[Reply | Failure] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -72,7 +71,7 @@ class BatchTransport:
         while True:
             tries += 1
             with_schema = call.has_schema and self._office.sends_schema
-            outcome = await self._outcome(call, with_schema, retry=tries > 1)
+            outcome = await self._outcome(call, with_schema)
             if isinstance(outcome, Reply):
                 return outcome
             if with_schema and self._office.drop_schema(outcome):
@@ -81,7 +80,7 @@ class BatchTransport:
                 raise self._office.give_up(outcome, tries)
             await self._office.rest(backoff_s(tries, outcome.retry_after_s))
 
-    async def _outcome(self, call: Call, with_schema: bool, *, retry: bool) -> Reply | Failure:
+    async def _outcome(self, call: Call, with_schema: bool) -> Reply | Failure:
         adopted = self._adopted.get(call.digest)
         if adopted is not None:
             self._waiting += 1
@@ -94,7 +93,7 @@ class BatchTransport:
             return outcome
         self._office.check_deadline()
         most = await self._office.budget.reserve(call)
-        waiting = _Waiting(call, request_line(call, with_schema), retry, most)
+        waiting = _Waiting(call, request_line(call, with_schema), most)
         self._queue.append(waiting)
         if self._watcher is not None and self._watcher.done():
             self._unwatched(self._watcher)
@@ -176,7 +175,7 @@ class BatchTransport:
         office.cache.put_batch(self._settings.base_url, batch)
         for waiting in group:
             call = waiting.call
-            waiting.number = office.ledger.start(call.purpose, call.digest, *waiting.most, retry=waiting.retry)
+            waiting.number = office.ledger.start(call.purpose, call.digest, *waiting.most)
             office.budget.unsent()
         futures = {waiting.call.digest: waiting.outcome for waiting in group}
 

@@ -40,7 +40,8 @@ class Client:
             if value is not None:
                 return Answered(value, reply, attempt)
             replies.append(reply)
-            self._office.ledger.unusable(request.purpose, reason or "unparsed")
+            if not reply.cached:  # else it was counted when it came
+                self._office.ledger.unusable(request.purpose, reason or "unparsed")
         return Unusable(reason or "unparsed", tuple(replies))
 
     async def _picture(self, part: ImagePart) -> SentPicture:

@@ -51,6 +51,7 @@ class Ledger:
         self.by_purpose: dict[str, Totals] = {}
         self.open: dict[int, OpenCall] = {}
         self._next = 1
+        self._failed: set[str] = set()  # digests whose last call failed
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._read(self._folder / LINES)
@@ -59,10 +60,10 @@ class Ledger:
             self._file = os.open(self._folder / LINES, os.O_WRONLY | os.O_APPEND)
         self.whole = sum_of(list(self.by_purpose.values()))
 
-    def start(self, purpose: str, digest: str, most_tokens: int, most_cost: float, *, retry: bool = False) -> int:
-        """A call goes out; returns its number, for ``end``."""
+    def start(self, purpose: str, digest: str, most_tokens: int, most_cost: float) -> int:
+        """A call goes out; returns its number, for ``end``. It's a retry if the last one of its digest failed."""
         number = self._next
-        self._write(["s", number, purpose, digest, most_tokens, most_cost, int(retry)])
+        self._write(["s", number, purpose, digest, most_tokens, most_cost, int(digest in self._failed)])
         return number
 
     def end(self, number: int, reply: Reply) -> None:
@@ -132,11 +133,14 @@ class Ledger:
             self._next = line[1]
             self.by_purpose = {purpose: Totals.of(values) for purpose, values in line[2].items()}
             self.open = {int(number): OpenCall(*values) for number, values in line[3].items()}
+            self._failed = set(line[4])
             return
         call = self.open.pop(line[1]) if kind in "ef" else None
         purpose = line[2] if kind == "s" else line[1] if call is None else call.purpose
         for totals in (self.by_purpose.setdefault(purpose, Totals()), *beside):
             _add(totals, line, call)
+        if call is not None:
+            (self._failed.discard if kind == "e" else self._failed.add)(call.digest)
         if kind == "s":
             self.open[line[1]] = OpenCall(*line[2:6])
             self._next = max(self._next, line[1] + 1)
@@ -168,6 +172,7 @@ class Ledger:
         """Fold all lines into one; atomic, so that a kill leaves the old lines or the new one."""
         sums = {purpose: totals.plain() for purpose, totals in self.by_purpose.items()}
         line = ["t", self._next, sums, {number: list(vars(call).values()) for number, call in self.open.items()}]
+        line.append(sorted(self._failed))
         write_atomically(path, json.dumps(line, separators=(",", ":")) + "\n")
 
 

@@ -30,7 +30,7 @@ class LiveTransport:
         while True:
             tries += 1
             with_schema = call.has_schema and self._office.sends_schema
-            outcome = await self._try(call, with_schema, retry=tries > 1)
+            outcome = await self._try(call, with_schema)
             if isinstance(outcome, Reply):
                 return outcome
             if with_schema and self._office.drop_schema(outcome):
@@ -39,7 +39,7 @@ class LiveTransport:
                 raise self._office.give_up(outcome, tries)
             await self._office.rest(backoff_s(tries, outcome.retry_after_s))
 
-    async def _try(self, call: Call, with_schema: bool, *, retry: bool) -> Reply | Failure:
+    async def _try(self, call: Call, with_schema: bool) -> Reply | Failure:
         await self._wait_for_turn(call)
         office = self._office
         await self._limit.acquire()
@@ -49,7 +49,7 @@ class LiveTransport:
             most = await office.budget.reserve(call)
             started = time.monotonic()
             try:
-                number = office.ledger.start(call.purpose, call.digest, *most, retry=retry)
+                number = office.ledger.start(call.purpose, call.digest, *most)
                 office.budget.unsent()
                 outcome = await self._send(number, call, with_schema)
             finally:

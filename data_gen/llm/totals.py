@@ -12,9 +12,9 @@ class Totals:
     """Sums over the calls of one purpose, over all runs of a stage.
 
     ``calls`` were started; each ended as ``finished``, as one of ``failures`` (by kind) or never, because the process
-    was killed: ``in_flight_at_kill``. ``cached`` replies cost no call. ``retries`` are those of ``calls`` that
-    repeated a failed one. ``unusable`` replies, by reason, were asked for again. ``unconfirmed_*``: at most used by
-    calls whose end nobody saw (time-outs, dropped connections, kills); a budget counts them as used.
+    was killed: ``in_flight_at_kill``. ``cached`` replies cost no call. ``retries``: those of ``calls`` that repeated a
+    failed one. ``unusable``: finished calls whose reply nobody could use, by reason. ``unconfirmed_*``: at most used
+    by calls whose end nobody saw (time-outs, dropped connections, kills); a budget counts them as used.
     """
 
     calls: int = 0
