@@ -20,7 +20,7 @@ _BLOCKING = ("verdict", "label", "grade", "ruling", "classification")  # what st
 _NAMES = (
     *(*_BLOCKING, "judgement", "judgment", "decision", "answer", "result", "response", "reply", "output", "conclusion"),
     *("evaluation", "assessment", "correctness", "category", "class", "choice", "option", "judge", "assistant"),
-    *("status", "final", "score", "rating"),
+    *("status", "final", "score", "rating", "letter"),
 )
 _SEPARATOR = r"\s*[:=|>-]+\s*"
 _END = re.compile(r"\s*(?:\.|!+|,|;)?\s*")
@@ -58,7 +58,8 @@ class Choices(Generic[T]):
     def name_pattern(self) -> str:
         nouns = "|".join(sorted({*_NAMES, *self.names}, key=len, reverse=True))
         return (
-            r"(?:(?:sure|ok|okay|certainly)[,.!]*\s+)?(?:(?:here is|here's|so|thus|therefore|hence),?\s+)?"
+            r"(?:(?:sure|ok|okay|certainly)[,.!]*\s+)?(?:(?:here is|here's|so|thus|therefore|hence),?\s+"
+            r"|based on [^,.:?!]{1,60},\s+)?"
             rf"(?:(?:my|the|our|final|overall|short)\s+){{0,3}}(?:{nouns})"
             r"(?:\s*\((?:final|[0-9]\s*(?:-|to)\s*[0-9])\))?"
         )

@@ -51,8 +51,8 @@ _STARTS = r"(?:\A|[.!;:\n(]\s*)"  # of a sentence
 _TURN = re.compile(
     rf"{_STARTS}(?:actually|or|and|if|but)\b|\b(?:no|not|n't|false|never|yes|true)[ .!)]*(?:\Z|\n)", _FLAGS
 )
-_DENIES = re.compile(rf"{_STARTS}(?:no|nope|not|never|nah|neither|none|false|0)\b", _FLAGS)
-_AFFIRMS = re.compile(rf"{_STARTS}(?:yes|yeah|yep|indeed|true|1)\b", _FLAGS)
+_DENIES = re.compile(rf"{_STARTS}(?:no|nope|not|never|nah|neither|none|false|0(?!\.))\b", _FLAGS)
+_AFFIRMS = re.compile(rf"{_STARTS}(?:yes|yeah|yep|indeed|true|1(?!\.))\b", _FLAGS)
 _QUOTES = re.compile(
     r"\b(?:says?|said|reads?|states?|stated|shows?|writes?|written|claims?|examples?|instance|e\.g|schema|template|"
     r"instruct\w*|(?:reply|respond|answer|form) (?:with|as|in|of|like)|options?|choose|"

@@ -22,6 +22,7 @@ _DASHES = str.maketrans({"–": "-", "−": "-", "‒": "-", "—": " - ", "―"
 
 _MARKER = re.compile(r"^(?:>\s*|#{1,6}\s+|[-*+•]\s+|[0-9]{1,2}[.)]\s+)+(?=\S)")
 _BULLET = re.compile(r"^(?:>\s*|#{1,6}\s+|[-*+•]\s+)+(?=\S)")
+_RULER = re.compile(r"[-=*_]{3,}")
 _EDGE_UNDERSCORES = re.compile(r"(?<![A-Za-z0-9_])_{1,3}(?=\S)|(?<=\S)_{1,3}(?![A-Za-z0-9_])")
 _BOXED = re.compile(r"\\(?:boxed|text|textbf|mathrm)\s*\{([^{}]*)\}")
 _TAGS = re.compile(r"</?(?:b|strong|i|em|u|span|p|div|br|code|pre|h[1-6])\s*/?>", re.IGNORECASE)
@@ -103,7 +104,7 @@ def plain(text: str) -> str:
 def plain_lines(text: str) -> list[str]:
     """The lines of ``text`` that aren't blank, without markdown: headings, bullets, quotes, emphasis, code."""
     lines = [plain_line(line) for line in plain(without_fences(text)).splitlines()]
-    return [line for line in lines if line]
+    return [line for line in lines if line and not _RULER.fullmatch(line)]
 
 
 def plain_line(line: str, *, numbers: bool = False) -> str:

@@ -19,9 +19,9 @@ _VERDICT_NAMES = rf"{_SELF_CONTAINED}|verdict|final verdict|answer|judge?ment|de
 _WORD = re.compile(rf"(?:(?P<no>{_NO})|(?P<yes>{_YES}))\ufe0f?(?![\w'/-])", _FLAGS)
 _NAME = re.compile(rf"(?:{_VERDICT_NAMES})(?: is)?\s?[?:=|>-]+\s*", _FLAGS)
 _NUMBER = r"(?:(?:questions?|query|item|q|no\.?|nr\.?|number|№)\s?[:#]?\s?)?[(\[]?#?(?P<number>[0-9]{1,9})[)\]]?"
-_ITEM = re.compile(rf"{_NUMBER}(?:\s?[.):=|,>-]+\s?|\s|\Z)(?P<rest>.*)", _FLAGS)
+_ITEM = re.compile(rf"{_NUMBER}(?:\s?[.):=|,、>-]+\s?|\s|\Z)(?P<rest>.*)", _FLAGS)
 _COMPACT = re.compile(
-    rf"{_NUMBER}(?:\s?[.):=>-]+\s?|\s)(?:(?P<no>{_NO})|(?P<yes>{_YES}))(?:\s?[,;|.]\s?|\s|\Z)", _FLAGS
+    rf"{_NUMBER}(?:\s?[.):=、>-]+\s?|\s)(?:(?P<no>{_NO})|(?P<yes>{_YES}))(?:\s?[,;|.]\s?|\s|\Z)", _FLAGS
 )
 _EXPLAINED = re.compile(r"(?P<mark>\s?[.,;:!|]\s|\s-+\s|\s?->\s?)(?P<why>\S.*)|\s?[.:]?\s?\((?P<bracketed>.+)\)\.?")
 _TAKES_BACK = re.compile(
