@@ -2,43 +2,52 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tilewright.data_gen.grounded.asked import Asked
 from tilewright.data_gen.grounded.choice import choose
 from tilewright.data_gen.grounded.lexicon import words
-from tilewright.data_gen.grounded.values import ROLE, YEAR, is_answer, is_list, lowered, without_brackets
+from tilewright.data_gen.grounded.names import GIVEN_NAMES
+from tilewright.data_gen.grounded.values import (
+    ROLE,
+    YEAR,
+    is_answer,
+    is_list,
+    is_plural,
+    lowered,
+    may_be_person,
+    names_several,
+    without_brackets,
+    without_footnotes,
+)
 from tilewright.data_gen.records import Block
 
-_CELLS = (
-    "What is the {l} of {r}, in connection with {s}?",
-    "In connection with {s}, what is the {l} of {r}?",
-    "Which {l} is given for {r} with regard to {s}?",
-    "With regard to {s}, what is the {l} for {r}?",
-)
-_CELLS_OF_ROLE = (
-    "Who is named as the {l} of {r}, in connection with {s}?",
-    "With regard to {s}, who is given as the {l} for {r}?",
-)
-_CELLS_OF_YEAR = (
-    "What was the {l} in {r}, in connection with {s}?",
-    "With regard to {s}, what was the {l} in {r}?",
-    "Which {l} is given for {r} in connection with {s}?",
-)
+_CELLS = ("What is the {l} of {r} ({s})?", "For {r} ({s}), what is the {l}?", "Which {l} is given for {r} ({s})?")
+_PLURAL_CELLS = ("What are the {l} of {r} ({s})?", "Which {l} are given for {r} ({s})?")
+_COUNTED_CELLS = ("How many {l} does {r} have ({s})?", "How many {l} are given for {r} ({s})?")
+_CELLS_OF_ROLE = ("Who is named as the {l} of {r} ({s})?", "Who is given as the {l} for {r} ({s})?")
+_CELLS_OF_ROLES = ("Who are named as the {l} of {r} ({s})?",)
+_CELLS_OF_YEAR = ("What was the {l} in {r} ({s})?", "Which {l} is given for {r} ({s})?")
+_VALUES = ("What is the {l} of {s}?", "For {s}, what is the {l}?", "Which {l} is given for {s}?")
 _COUNTERS = re.compile(r"(?:№|no\.?|rank|pos|#|number|\+|)", re.I)
 _TIMES = re.compile(r"(?:year|date|period|season)", re.I)
-_VAGUE_LABELS = words("type notes note name category title references source summary")
+_CODE = re.compile(r"[<>{}|=;$#@\\]|\.\.\.|\*\w|&\w")
+_WORKS = re.compile(r"film|movie|book|novel|album|song|single|work|play|episode|game|programme|show|painting", re.I)
+_PROPERTIES = re.compile(
+    r"names?|propert(?:y|ies)|attributes?|parameters?|characteristics?|quantity|specifications?|specs?", re.I
+)  # of the columns, not of the rows
+_PLAIN_LABEL = re.compile(r"[A-Z]?[a-z][a-z-]+(?: (?:[a-z/-]+|\([\w/°%² -]+\)))*")
+_OWN_NAME = re.compile(r"[A-ZÀ-Þ][\w'’.-]+(?: (?:of|the|de|and|[A-ZÀ-Þ0-9][\w'’.-]*))+")
+_VAGUE_LABELS = words(
+    """type notes note name category title references source summary explanation description details remarks remark
+    comment comments"""
+)
 _VAGUE_ROWS = words("north south east west total other others all")
 
-_DATED_ITEM = re.compile(rf"(?P<item>[A-Z0-9\"“][^():]{{2,70}}?),? \((?P<answer>{YEAR})(?:[,;][^()]*)?\)\.?")
+_DATED_ITEM = re.compile(rf"(?P<item>[A-Z\"“][^():]{{2,70}}?),? \((?P<answer>{YEAR})(?:[,;][^()]*)?\)\.?")
 _PAIR_ITEM = re.compile(r"(?P<item>[A-Z][^:;.,]{3,60}): (?P<answer>[^:;]{1,60}?)\.?")
-_ITEMS = (
-    "Which year is given for {i} in connection with {s} ({h})?",
-    "In connection with {s} ({h}), which year is given for {i}?",
-)
-_PAIRS = (
-    "What is given for {i} in connection with {s} ({h})?",
-    "In connection with {s} ({h}), what is given for {i}?",
-)
+_ITEMS = ("What year is {i} from ({s}, {h})?", "From which year is {i} ({s}, {h})?")
+_PAIRS = ("What is given for {i} under {h} ({s})?", "What is given for {i} ({s}, {h})?")
 _SOURCES = re.compile(
     r"see also|external links?|references|further reading|notes|(?:selected )?bibliography|works cited|sources"
     r"|footnotes|citations|online|biographies|literature|general|.*(?:edition|read)s?", re.I,
@@ -46,35 +55,115 @@ _SOURCES = re.compile(
 _REFERRALS = frozenset({"main article", "main articles", "further information", "see also", "note", "source"})
 
 
-def table_questions(block: Block, subject: str, columns: int) -> Iterator[Asked]:
-    """Questions about the cells of one table row that has column labels and a cell that names the row.
+@dataclass(frozen=True)
+class TableShape:
+    """What other rows say of a row's table. ``columns``: the most cells that a row has; a row that lacks more than one
+    is a heading, or goes on in cells of other rows. ``labelled``: whether columns have labels. ``spans``: the next row
+    lacks the first cell, so that this row's reaches over it."""
 
-    ``columns``: of the whole table; a row that lacks more than one is a heading, or goes on in cells of other rows.
-    """
-    if not block.whole or not any(block.labels) or len(block.cells) < max(2, columns - 1):
+    columns: int
+    labelled: bool
+    spans: bool
+
+
+def table_questions(
+    block: Block, subject: str, shape: TableShape, common: frozenset[str], *, by_name_alone: bool = False
+) -> Iterator[Asked]:
+    """Questions about the cells of one whole table row: by column label and the cell that names the row, or by the
+    first of two cells in a table without labels. ``common``: words that the text around writes small.
+
+    ``by_name_alone``: leave the subject out where the row has a name of its own (*Gillette Stadium*)."""
+    if not block.whole:
         return
-    named = next((i for i, cell in enumerate(block.cells) if _names_row(cell.strip(), block.labels[i].strip())), None)
-    if named is None:
+    if not shape.labelled:
+        yield from _value_questions(block, subject, shape)
         return
-    row = without_brackets(block.cells[named].strip())
-    of_time = _TIMES.fullmatch(block.labels[named].strip()) is not None
-    for cell, label in zip(block.cells[named + 1 :], block.labels[named + 1 :], strict=True):
-        answer, label = cell.strip(), label.strip().rstrip(":*")
-        if _names_column(label) and is_answer(answer) and answer != row:
-            templates = _CELLS_OF_ROLE if ROLE.search(label) else _CELLS_OF_YEAR if of_time else _CELLS
-            template = choose(templates, f"{subject}:{row}:{label}:{answer}")
-            yield Asked(template.format(s=subject, l=lowered(label), r=row), answer, "table")
+    if not any(block.labels) or len(block.cells) < max(2, shape.columns - 1):
+        return
+    labels = [label.strip().rstrip(":*? ") for label in block.labels]
+    named = _naming_cell(block, labels)
+    if named is None or (named == 0 and shape.spans):
+        return
+    row = without_brackets(without_footnotes(block.cells[named].strip()))
+    transposed = named == 0 and _PROPERTIES.fullmatch(labels[0]) is not None and _PLAIN_LABEL.fullmatch(row) is not None
+    for position, (cell, label) in enumerate(zip(block.cells, labels, strict=True)):
+        answer = without_footnotes(cell.strip())
+        if position == named or answer == row or not _can_be_asked(label, labels[named], answer):
+            continue
+        column, name = (block.cells[0].strip(), label) if transposed else (label, row)
+        templates = _cell_templates(column, answer, of_time=_TIMES.fullmatch(labels[named]) is not None)
+        query = choose(templates, f"{subject}:{name}:{column}:{answer}")
+        if by_name_alone and _OWN_NAME.fullmatch(name):
+            query = query.replace(" ({s})", "")
+        text = _filled(query, s=subject, l=lowered(column, common), r=name)
+        yield Asked(text, answer, "table", f"{name}\n{column}".casefold())
+
+
+def _can_be_asked(label: str, named: str, answer: str) -> bool:
+    """Whether a column and its cell make a question; ``named``: label of the column that names rows."""
+    if not _names_column(label) or not is_answer(answer) or is_list(answer):
+        return False
+    parallel = " " in label and " " in named and label.split()[0] == named.split()[0]  # ranks in AFC East, AFC West
+    return not parallel and not (ROLE.search(label) and not (may_be_person(answer) and " " in answer))
+
+
+def _naming_cell(block: Block, labels: list[str]) -> int | None:
+    """Position of the cell that tells its row from others: the first that isn't a rank or code; but of a film and the
+    people who made it, the film."""
+    for position, (cell, label) in enumerate(zip(block.cells, labels, strict=True)):
+        if _names_row(cell.strip(), label):
+            works = [i for i, other in enumerate(labels) if _WORKS.fullmatch(other) and is_answer(block.cells[i])]
+            return works[0] if works and ROLE.search(label) else position
+        if not label and re.search(r"[^\W\d_]{2}", cell):
+            return None  # rows and columns may both be what is told of the other
+        if len(cell.split()) > 2 and not (ROLE.search(label) and any(map(_WORKS.fullmatch, labels))):
+            return None  # what it names can't be said in a question
+    return None
 
 
 def _names_row(cell: str, label: str) -> bool:
     """Whether a cell tells its row from others: words or a year, not a rank, a vague word or several values."""
-    if not is_answer(cell) or _COUNTERS.fullmatch(label) or is_list(cell) or cell.casefold() in _VAGUE_ROWS:
+    if not is_answer(cell) or _COUNTERS.fullmatch(label) or _CODE.search(cell):
         return False
-    return bool(re.search(r"[^\W\d_]{2}", cell) or re.fullmatch(rf"{YEAR}(?:[-–/]\d{{2,4}})?", cell))
+    if is_list(cell) or cell.casefold() in _VAGUE_ROWS or (ROLE.search(label) and names_several(cell)):
+        return False
+    if cell[:1].islower() and len(cell.split()) > 3:
+        return False  # a description
+    is_time = re.fullmatch(rf"{YEAR}(?:[-–/]\d{{2,4}})?", cell) is not None
+    return is_time or re.search(r"[^\W\d_]{2}", cell) is not None
+
+
+def _cell_templates(label: str, answer: str, *, of_time: bool) -> tuple[str, ...]:
+    if ROLE.search(label):
+        return _CELLS_OF_ROLES if is_plural(label) else _CELLS_OF_ROLE
+    if is_plural(label):
+        return _COUNTED_CELLS if re.fullmatch(r"\d{1,3}(?:,\d{3})*|\d+", answer) else _PLURAL_CELLS
+    return _CELLS_OF_YEAR if of_time else _CELLS
+
+
+def _filled(template: str, **values: str) -> str:
+    """The question; what stands in brackets follows a comma where it has brackets of its own."""
+    if any(mark in values["s"] + values.get("h", "") + values.get("r", "") for mark in "()"):
+        template = re.sub(r" \(([^()]*)\)(?=,)", r", in connection with \1", template)
+        template = re.sub(r" \(([^()]*)\)", r", in connection with \1", template)
+    return template.format(**values)
+
+
+def _value_questions(block: Block, subject: str, shape: TableShape) -> Iterator[Asked]:
+    """The value of a row of a two-column table without labels, as of technical data: *Weight | 3 kg*."""
+    if shape.columns != 2 or len(block.cells) != 2:
+        return
+    label, answer = block.cells[0].strip().rstrip(":*"), without_footnotes(block.cells[1].strip())
+    says_value = re.search(r"\d", answer) is not None or len(label.split()) > 1 or block.cells[0].strip().endswith(":")
+    if not (says_value and _PLAIN_LABEL.fullmatch(label) and label not in GIVEN_NAMES and is_answer(answer)):
+        return
+    if label.casefold() not in _VAGUE_LABELS and not is_list(answer) and not re.fullmatch(r"\d+", label):
+        query = choose(_VALUES, f"{subject}:{label}:{answer}")
+        yield Asked(query.format(s=subject, l=lowered(label)), answer, "table", label.casefold())
 
 
 def _names_column(label: str) -> bool:
-    if label.casefold() in _VAGUE_LABELS or _COUNTERS.fullmatch(label):
+    if label.casefold() in _VAGUE_LABELS or _COUNTERS.fullmatch(label) or _CODE.search(label):
         return False
     return bool(re.search(r"[^\W\d_]{3}", label)) and len(label.split()) <= 9
 
@@ -90,4 +179,5 @@ def list_questions(block: Block, subject: str) -> Iterator[Asked]:
     item = match["item"].strip()
     if item.casefold() not in _REFERRALS:
         template = choose(_ITEMS if dated else _PAIRS, f"{subject}:{block.text}")
-        yield Asked(template.format(i=item, s=subject, h=block.section), match["answer"], "list")
+        query = _filled(template, i=item, s=subject, h=block.section)
+        yield Asked(query, match["answer"], "list", f"{block.section}\n{item}".casefold())

@@ -24,7 +24,7 @@ _OPENS_WITH = "|".join(
 )
 _OPEN_HEAD = re.compile(
     rf"^(?:{_OPENS_WITH}|[A-Z][a-z]+(?:ed|ing))\b[^,]*$"
-    r"|, (?:and |but )?(?:which|who|whose|where|when|with|including|from|of|in|a|an|the|[a-z]+(?:ed|ing))\b[^,]*$"
+    r"|, (?:and |but )?(?:as|which|who|whose|where|when|with|including|from|of|in|a|an|the|[a-z]+(?:ed|ing))\b[^,]*$"
 )
 """A head whose first comma, or whose closing comma, is still to come: the clause goes on behind it."""
 _LISTED = re.compile(r"^[^,;]{0,40}(?:, [^,;]{1,40}){1,6},? (?:and|or) |^[^,;]{0,40}, \d")
@@ -33,6 +33,13 @@ _BREAKS_OFF = re.compile(
     r" (?:the|a|an|of|in|on|at|to|by|for|from|with|and|or|but|as|than|is|was|were|are|be|its|his|her|their|which|that"
     r"|who|into|about|when|where|while|because|did|does|do|not)$", re.I
 )  # fmt: skip
+
+_ODD = re.compile(
+    r"\.[\"”]|'\"|[a-z]{3}\. \W|;[–—]|\bhow many [^,]*, the [A-Z][^,]* (?:had|has|have|was|were|is|are) "
+    r"|^(?:If|When|While|Although|Because|As|Unless|Once) (?:how many|which|what)\b"
+    r"|\b(?:an? [a-z]+|some|U\+) how many\b"
+    r"|\b(?:a|northern|southern|eastern|western|central|upper|lower|former|early|late) which [a-z]"
+)
 
 
 def first_part(text: str) -> str:
@@ -68,7 +75,7 @@ def is_whole(query: str) -> bool:
     body = query[:-1]
     paired = all(body.count(left) == body.count(right) for left, right in ("()", "[]", "“”"))
     has_verb = any(word in VERB_FORMS or word.endswith("ed") for word in re.findall(r"[a-z]+", body))
-    odd = body.count('"') % 2 or "?" in body or re.search(r"\.[\"”]", body) or _BREAKS_OFF.search(body)
+    odd = body.count('"') % 2 or "?" in body or _ODD.search(body) or _BREAKS_OFF.search(body)
     return paired and has_verb and not odd and len(key_terms(query)) >= MIN_TERMS
 
 

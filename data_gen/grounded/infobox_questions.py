@@ -6,7 +6,17 @@ from collections.abc import Iterator
 from tilewright.data_gen.grounded.asked import Asked
 from tilewright.data_gen.grounded.choice import choose
 from tilewright.data_gen.grounded.lexicon import words
-from tilewright.data_gen.grounded.values import DATE, ROLE, is_answer, is_list, lowered, without_brackets
+from tilewright.data_gen.grounded.values import (
+    DATE,
+    ROLE,
+    is_answer,
+    is_list,
+    is_plural,
+    lowered,
+    may_be_person,
+    without_brackets,
+    without_footnotes,
+)
 from tilewright.data_gen.records import Block
 
 _DATED = {
@@ -28,6 +38,7 @@ _PLACED = {
     "died": ("Where did {s} die?", "In which place did {s} die?"),
 }
 _WHO_IS = ("Who is the {l} of {s}?", "Who is {s}'s {l}?")
+_WHO_WERE = ("Who were the {l} of {s}?", "Who are named as the {l} of {s}?")
 _WHO_WAS = ("Who was the {l} of {s}?", "Who is named as the {l} of {s}?")
 _IN_OFFICE = words("governor president monarch premier editor mayor")
 _KNOWN = {
@@ -48,6 +59,7 @@ _GENERAL = (
     "For {s}, what is the {l}?",
 )
 _PLURAL = ("What are the {l} of {s}?", "Which {l} are given for {s}?", "For {s}, what are the {l}?")
+_COUNTED = ("How many {l} does {s} have?", "How many {l} are given for {s}?")
 _WITH_DATE = ("Which date is given for the {l} of {s}?", "In connection with {s}, which date is given for {l}?")
 _BEHIND_DATE = re.compile(r"^(?: \((?:aged?|age) [^)]*\))?,? (?P<place>[A-Z].*)$")
 
@@ -57,6 +69,9 @@ _UNCLEAR = words(
     result date name state year years rank ranks size status team teams combatant frequency abbreviation openaccess
     history km us sovereignty amount object subject standard component surface interplanetary docking retired"""
 )
+_UNCLEAR_ALONE = words("next previous prev last first preceded followed status description list notes")
+_LEFT_OPEN = words("by of at in to from on for")
+_WITH_NUMBER = re.compile(r"([^\d,()]*[^\W\d_]) \d{1,3}(?:,\d{3})+")  # Birmingham 212,038
 _CLEAR_AT_END = words("rank code date size type name")
 _PARAMETER_ENDS = "|".join(
     sorted(
@@ -80,10 +95,16 @@ def infobox_questions(block: Block, subject: str) -> Iterator[Asked]:
     if label.casefold() in _DATED:
         yield from _dated(label.casefold(), value, subject, key)
         return
-    answer = without_brackets(value)
-    if is_answer(answer) and not is_list(answer) and is_readable(label):
+    answer = without_brackets(without_footnotes(value))
+    if counted := _WITH_NUMBER.fullmatch(answer):
+        answer = counted[1]
+    if is_answer(answer) and not _is_several(label, answer) and is_readable(label):
         template = choose(_templates(label, answer), key)
         yield Asked(template.format(s=subject, l=lowered(label)), answer, "infobox")
+
+
+def _is_several(label: str, answer: str) -> bool:
+    return is_list(answer) or (ROLE.search(label) is not None and not may_be_person(answer))
 
 
 def _dated(label: str, value: str, subject: str, key: str) -> Iterator[Asked]:
@@ -105,8 +126,10 @@ def _templates(label: str, answer: str) -> tuple[str, ...]:
     if DATE.fullmatch(answer):
         return _WITH_DATE
     if ROLE.search(label):
-        return _WHO_IS if known in _IN_OFFICE else _WHO_WAS
-    return _PLURAL if re.search(r"[^sui]s$", label) else _GENERAL
+        return _WHO_IS if known in _IN_OFFICE else _WHO_WERE if is_plural(label) else _WHO_WAS
+    if is_plural(label) and re.fullmatch(r"\d{1,3}(?:,\d{3})*|\d+", answer):
+        return _COUNTED
+    return _PLURAL if is_plural(label) else _GENERAL
 
 
 def is_readable(label: str) -> bool:
@@ -116,6 +139,14 @@ def is_readable(label: str) -> bool:
         return True
     if not 1 <= len(parts) <= 7 or not label[0].isalpha() or re.search(r"\d|[<>{}|=]", label):
         return False
-    if parts[0] in _UNCLEAR or parts[-1] in _UNCLEAR - _CLEAR_AT_END or max(map(len, parts)) > 15:
+    if len(parts) == 1 and parts[0] in _UNCLEAR_ALONE:
+        return False
+    if (
+        parts[0] in ("e", "from", "gene")
+        or parts[-1] in _LEFT_OPEN
+        or parts[0] in _UNCLEAR
+        or parts[-1] in _UNCLEAR - _CLEAR_AT_END
+        or max(map(len, parts)) > 15
+    ):
         return False
     return not any(_RUN_TOGETHER.fullmatch(word) and word not in _WHOLE_WORDS for word in parts)

@@ -27,4 +27,6 @@ def sentences(text: str) -> list[str]:
 def _is_abbreviation(before: str) -> bool:
     """Whether the word right before a full stop is an initial (``J``) or a known abbreviation (``Dr``, ``U.S``)."""
     word = re.split(r"[\s(\[“\"]", before)[-1]
-    return (len(word) == 1 and word.isupper()) or word.casefold() in _ABBREVIATIONS
+    return (
+        re.fullmatch(r"(?:[^\W\d_]\.)*[^\W\d_]", word) is not None and word[-1].isupper()
+    ) or word.casefold() in _ABBREVIATIONS

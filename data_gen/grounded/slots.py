@@ -28,10 +28,10 @@ _DATE_PATTERNS = tuple((kind, re.compile(pattern + _NOT_MORE, re.I), asked) for 
 
 _NUMBER = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?"
 _LARGE = r"(?:thousand|million|billion|trillion)"
-_UNIT = r"(?:km|kg|mm|cm|ft|mi|lb|nm|MHz|GHz|kPa|eV|m|K|°C|°F|km²|km2|sq mi|sq km|percent of|°)(?![\w²/·])"
+_UNIT = r"(?:km|kg|mm|cm|ft|mi|lb|nm|MHz|GHz|kPa|eV|°C|°F|km²|km2|sq mi|sq km|percent of)(?![\w²/·])"
 _NOUN = r"(?:[a-z]+ )?(?!is\b|was\b|has\b|as\b|its\b|does\b|this\b|years? old\b|times\b|percent\b)[a-z]{2,}s\b"
 _COUNT = re.compile(
-    rf"(?P<before>\S+ )?(?<![\w.,$€£#–-])(?P<answer>(?:{_NUMBER})(?: {_LARGE})?|\b(?:{'|'.join(NUMBER_WORDS)}))"
+    rf"(?P<before>\S+ )?(?<![\w.,$€£#+–-])(?P<answer>(?:{_NUMBER})(?: {_LARGE})?|\b(?:{'|'.join(NUMBER_WORDS)}))"
     rf"(?P<noun> (?:{_NOUN}|people\b|{_UNIT}))(?! and \d)"
 )
 _PERCENTAGE = re.compile(rf"(?<![\w.,–-])(?P<answer>(?:{_NUMBER}) ?(?:%|percent|per cent))(?= of )")
@@ -71,10 +71,10 @@ _NOT_COUNTED_AFTER = words(
     """the these those his her its their all first last next other another a an every each only apollo chapter figure
     table version article section amendment part both no number no. between from to or and nor page level type saturn
     tier grade class category phase stage group size age top past estimated additional extra total upper average further
-    former current remaining few other's about-"""
+    former current remaining few other's about- some"""
 )
 _SPAN = re.compile(r" (?:[a-z]+ )?(?:days|weeks|months|years|hours|minutes)")
-_BEFORE_WHOM = words("with to for from against between of under after before than like including via through toward")
+_BEFORE_WHOM = words("with to for from against between of under after before like including via through toward")
 _BEFORE_WHICH = VERB_FORMS | _BEFORE_WHOM | words("in at on by near into across over within throughout around along")
 _VERBS_OF_WHOM = words(
     """married succeeded defeated met joined appointed replaced taught influenced killed nominated elected beat followed

@@ -13,6 +13,12 @@ _ASKED_FOR = re.compile(
     r"\b(?:which|what) (?:year|date|month and year|month|decade|century|city|country|state|percentage|place|age)\b"
     r"|\bhow (?:many|much money|much)\b", re.I,
 )  # fmt: skip
+_SITE = re.compile(r"(?<=\S) (?:[-|·•»—]|::) (?:(?! (?:[-|·•»—]|::) ).)+$")  # not: an en dash, which titles hold
+_NO_TITLES = frozenset(
+    ("", "about", "api reference", "changelog", "contents", "documentation", "faq", "getting started", "glossary",
+     "help", "home", "index", "installation", "introduction", "news", "overview", "preface", "reference", "welcome")
+)  # fmt: skip
+"""Parts of titles that name nothing without the name of their site."""
 _VOWEL = re.compile(r"[aeiouy]")
 
 
@@ -92,5 +98,8 @@ def title_terms(title: str) -> frozenset[str]:
 
 
 def bare_title(title: str) -> str:
-    """The title without a disambiguating last part in brackets: ``Mercury (planet)`` is ``Mercury``."""
+    """The title without the name of its site (``Profiles - The Cargo Book`` is ``Profiles``) and without a
+    disambiguating last part in brackets (``Mercury (planet)`` is ``Mercury``)."""
+    own = _SITE.sub("", title)
+    title = title if own.casefold() in _NO_TITLES else own
     return re.sub(r"\s*\([^()]*\)\s*$", "", title) or title

@@ -198,4 +198,4 @@ def test_skips_and_cap(
 
 
 def test_annotator_is_named() -> None:
-    assert GroundedAnnotator(1).name == "grounded/1"
+    assert GroundedAnnotator(1).name == "grounded/2"
