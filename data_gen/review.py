@@ -147,8 +147,10 @@ def write_review(path: Path, items: Sequence[ReviewItem], store: TileStore, *, t
     sample(items, 0, 0)  # its check of the ids
     tiles = [store.light(item.pair.tile_id) for item in items]
     picture_bytes = max(MIN_PICTURE_BYTES, PICTURES_BYTES // max(1, len(items)))
+    distinct = {tile.tile_id: tile for tile in tiles}
+    pictures = {tile_id: _picture(store, tile, picture_bytes) for tile_id, tile in distinct.items()}
     articles = [
-        _article(number, item, tile, _picture(store, tile, picture_bytes))
+        _article(number, item, tile, pictures[tile.tile_id])
         for number, (item, tile) in enumerate(zip(items, tiles, strict=True), start=1)
     ]
     body = _BODY.format(
