@@ -1,7 +1,7 @@
 """Work through the items of a stage: journalled, so resumable; failures are counted, too many stop the stage."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,11 +27,13 @@ def process_items(
     *,
     max_error_share: float = 0.0,
     finished: Callable[[T, Any], None] = lambda item, value: None,
+    metrics: Callable[[], Mapping[str, float | int | str]] | None = None,
 ) -> dict[str, Any]:
     """Run ``work`` over the items that ``out``'s journal lacks; return {key: value} in the order of ``items``.
 
     ``work`` gets all unfinished items and yields (item, JSON-able value or ItemError) in any order, so it may
-    overlap them. ``finished(item, value)`` is called for each item once it is journalled, also for those of earlier
+    overlap them. ``metrics()`` is asked about once a second for figures to show beside the progress.
+    ``finished(item, value)`` is called for each item once it is journalled, also for those of earlier
     runs. Failed items are written to ``logs/errors.jsonl``, tried again by the next run, and absent from the
     result. Raises StageError if more than ``max_error_share`` of all items failed; finished ones stay journalled.
     """
@@ -48,7 +50,7 @@ def process_items(
             else:
                 journal.append(key(item), value)
                 finished(item, value)
-            progress.advance(1)
+            progress.advance(1, **(metrics() if metrics is not None and progress.is_due() else {}))
         _record_errors(name, out, errors)
         if len(errors) > max_error_share * len(items):
             first = next(iter(errors.items()))

@@ -37,6 +37,10 @@ class Progress:
             self._task = self._bar.add_task(name, total=total, note="")
             self._bar.start()
 
+    def is_due(self) -> bool:
+        """Whether it is time for metrics: the log has had no line for LOG_EVERY_S, or the next item is the last."""
+        return time.monotonic() - self._logged >= LOG_EVERY_S or self.done + 1 == self.total
+
     def advance(self, count: int = 1, **metrics: float | int | str) -> None:
         """``count`` more items are done; ``metrics`` go into the JSONL file and behind the bar."""
         self.done += count

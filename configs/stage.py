@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -37,6 +38,7 @@ C = TypeVar("C")
 Inputs = Mapping[str, Path]
 Counts = dict[str, Any]
 ERRORS = "errors.jsonl"
+DRY_RUN = "--dry-run"
 _PATIENCE_S = 2.0  # another process that holds the folder may be about to publish the same result
 
 
@@ -55,6 +57,14 @@ class Stage(Generic[C]):
     schema: int = 1
     distributed: bool = False
     show: Callable[[Path], None] | None = None
+
+
+class DryRunError(StageError):
+    """Ends a dry run of a stage; the message is what a run would ask for and cost, ``counts`` the numbers in it."""
+
+    def __init__(self, message: str, counts: Mapping[str, Mapping[str, float]]) -> None:
+        super().__init__(message)
+        self.counts = counts
 
 
 def rank_and_world() -> tuple[int, int]:
@@ -236,13 +246,34 @@ def run_and_show(stage: Stage[Any], arguments: Sequence[str]) -> None:
             sep="\n",
         )
         raise SystemExit(0 if arguments else 2)
-    config = load(arguments[0], stage.config, arguments[1:])
+    config = load(arguments[0], stage.config, [argument for argument in arguments[1:] if argument != DRY_RUN])
+    if DRY_RUN in arguments:
+        print(f"{stage.name}: {dry_run(stage, config)}")
+        return
     manifest = run_stage(stage, config)
     if rank_and_world()[0] == 0:
         counts = {key: value for key, value in manifest["counts"].items() if not isinstance(value, (dict, list))}
         print(f"{stage.name}: {config.out} {json.dumps(counts, ensure_ascii=False)}")
         if stage.show is not None:
             stage.show(config.out)
+
+
+def dry_run(stage: Stage[C], config: C) -> str:
+    """What ``stage`` would ask its language model for, as text; nothing is asked and nothing stays on disk.
+
+    Raises StageError for a stage without a language model.
+    """
+    llm: Any = getattr(config, "llm", None)
+    if llm is None:
+        raise StageError(f"{DRY_RUN}: wanted a stage that asks a language model (`llm:` in its config)")
+    with tempfile.TemporaryDirectory() as folder:
+        changes = {"out": Path(folder), "llm": dataclasses.replace(llm, dry_run=True)}
+        trial: C = dataclasses.replace(config, **changes)  # type: ignore[type-var]
+        try:
+            stage.run(trial, inputs_of(trial), Path(folder))
+        except DryRunError as report:
+            return str(report)
+    return "has nothing to ask"
 
 
 def main(stage: Stage[Any]) -> None:

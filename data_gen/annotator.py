@@ -13,7 +13,8 @@ TWO_ANSWERS = "two_answers_on_tile"  # why a question with several answers on it
 class RawPair:
     """A question and its answer, before any filter. ``source_span`` is text of the tile, verbatim, that answers it.
 
-    ``source_type``: infobox, table, list or paragraph. ``subject``: what the question is about, as the page names it.
+    ``source_type``: infobox, table, list, paragraph or image. ``subject``: what the question is about, by the page's
+    own name for it.
     """
 
     query: str

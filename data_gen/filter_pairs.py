@@ -14,7 +14,7 @@ from tilewright.data_gen.grounded.corpus import CorpusText
 from tilewright.data_gen.grounded.judge import GroundedJudge
 from tilewright.data_gen.grounded.self_contained import fault
 from tilewright.data_gen.grounded.terms import contains_title, holds, terms, title_terms
-from tilewright.data_gen.pair_files import read_pair_file
+from tilewright.data_gen.pair_files import check_tiles, read_pair_file
 from tilewright.data_gen.records import QAPair, Tile, write_jsonl
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.verdicts import Verdict
@@ -24,11 +24,13 @@ from tilewright.data_gen.verdicts import Verdict
 class Config:
     """Filters ``pairs`` (folder of make_queries) with the text of ``tiles``; every drop is counted by reason.
 
+    ``judge``: grounded judges self-containment, answerability and uniqueness by the DOM text; none leaves that to the
+    stages self_contained and answerable, and keeps the rules: length, answers given away, questions asked twice.
     ``min_answer_characters`` is of the normalised answer; 1 keeps one-digit answers.
     """
 
     out: Path
-    judge: Literal["grounded"]
+    judge: Literal["grounded", "none"]
     min_key_terms: int
     max_query_words: int
     min_answer_characters: int
@@ -52,12 +54,7 @@ def filter_pairs(config: Config, inputs: Inputs, out: Path) -> Counts:
         raise InputError(f"{path} is missing: wanted the output folder of make_queries")
     pairs = read_pair_file(path)
     tiles = {tile.tile_id: tile for tile in store.iterate_light()}
-    strangers = [pair for pair in pairs if pair.tile_id not in tiles]
-    if strangers:
-        raise InputError(
-            f"{path}: {len(strangers)} pairs are of tiles that {inputs['tiles']} lacks"
-            f" (first: {strangers[0].tile_id}): make the queries from these tiles"
-        )
+    check_tiles(pairs, store, path)
     checks = filters(config, tiles)
     drops: Counter[str] = Counter()
     kept = [pair for pair in pairs if not _dropped(pair, checks, drops)]
@@ -79,8 +76,6 @@ def _dropped(pair: QAPair, all_filters: Iterable[Filter], drops: Counter[str]) -
 
 def filters(config: Config, tiles: dict[str, Tile]) -> tuple[Filter, ...]:
     """The filters in their order; each returns why it drops a pair, or None."""
-    judge = GroundedJudge()
-    corpus = CorpusText(tiles.values())
 
     def answer_length(pair: QAPair) -> str | None:
         normal = normalize_answer(pair.answer)
@@ -95,6 +90,11 @@ def filters(config: Config, tiles: dict[str, Tile]) -> tuple[Filter, ...]:
         asked = terms(pair.query)
         answers = (pair.answer, *pair.aliases)
         return "answer_in_query" if any(holds(asked, terms(answer)) for answer in answers) else None
+
+    if config.judge == "none":
+        return answer_length, given_away
+    judge = GroundedJudge()
+    corpus = CorpusText(tiles.values())
 
     def self_contained(pair: QAPair) -> str | None:
         found = fault(pair.query, pair.subject, config.min_key_terms, config.max_query_words)
@@ -116,15 +116,20 @@ def _without_repeats(pairs: list[QAPair], drops: Counter[str]) -> list[QAPair]:
     """Drop queries that have different answers altogether; of those with one answer, keep the smallest tile id."""
     by_query: dict[tuple[str, ...], list[QAPair]] = defaultdict(list)
     for pair in pairs:
-        by_query[terms(pair.query)].append(pair)
+        by_query[_words(pair.query)].append(pair)
     kept = set()
     for same in by_query.values():
-        if len({terms(pair.answer) for pair in same}) > 1:
+        if len({_words(pair.answer) for pair in same}) > 1:
             drops["dropped_two_answers"] += len(same)
             continue
         drops["dropped_repeated"] += len(same) - 1
         kept.add(min(same, key=lambda pair: (pair.tile_id, pair.query_id)).query_id)
     return [pair for pair in pairs if pair.query_id in kept]
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """The terms of a text; itself where it has none (scripts that ``terms`` doesn't part)."""
+    return terms(text) or (normalize_answer(text) or text,)
 
 
 def figures(pairs: list[QAPair], titles: dict[str, str]) -> Counts:

@@ -1,10 +1,11 @@
 """Files of question-answer pairs as every later stage reads them: each line checked before any work is done."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import QAPair, iterate_jsonl
+from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.tiles import page_of
 
 
@@ -41,3 +42,13 @@ def _faults(pair: QAPair) -> Iterator[str]:
     page_id = page_of(pair.tile_id)
     if pair.tile_id and pair.page_id != page_id:
         yield f"page_id: wanted {page_id!r}, the page of tile {pair.tile_id}, found {pair.page_id!r}"
+
+
+def check_tiles(pairs: Sequence[QAPair], store: TileStore, path: Path) -> None:
+    """Raise InputError if pairs of ``path`` are of tiles that ``store`` lacks."""
+    strangers = [pair for pair in pairs if pair.tile_id not in store]
+    if strangers:
+        raise InputError(
+            f"{path}: {len(strangers)} pairs are of tiles that the tile store lacks (first: {strangers[0].tile_id!r} of"
+            f" {strangers[0].query_id}): make the queries from these tiles"
+        )

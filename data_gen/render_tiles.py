@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from tilewright.configs.items import process_items
 from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_path, main
 from tilewright.data_gen.fonts import installed_fonts
 from tilewright.data_gen.page_pool import PagePool
+from tilewright.data_gen.parts import in_part, part_of
 from tilewright.data_gen.profiles import Profile, ProfileName, profile_of
 from tilewright.data_gen.records import FAILED, FailedPage, Page, read_jsonl, write_jsonl
 from tilewright.data_gen.render_page import Choose, ImageFormat, PageSettings, choose_tiles, digest
@@ -25,7 +25,6 @@ from tilewright.data_gen.urls import PAGE_ID
 WORK = ".work"
 STORE = "store"
 MAX_VIEWPORT_PX = 16_384  # Chromium captures no wider picture
-_SHARD = re.compile(r"([0-9]+)/([1-9][0-9]*)")
 
 
 @dataclass(frozen=True)
@@ -76,20 +75,6 @@ class Config:
         counts = ("workers", "max_tiles", "max_tiles_per_page", "viewport_width_px", "pages_per_browser")
         check_bounds(self, 1, None, *counts)
         part_of(self.shard)
-
-
-def part_of(shard: str | None) -> tuple[int, int]:
-    """(i, n) of "i/n"; (0, 1) for None. Raises ValueError unless 0 <= i < n."""
-    match = _SHARD.fullmatch(shard) if shard is not None else None
-    number, count = (int(match[1]), int(match[2])) if match else (0, 1)
-    if (shard is not None and match is None) or number >= count:
-        raise ValueError(f"shard: wanted i/n with 0 <= i < n, such as 0/8, found {shard!r}")
-    return number, count
-
-
-def in_part(page_id: str, part: tuple[int, int]) -> bool:
-    """Whether a page belongs to part i of n: by its id, so that other pages don't matter."""
-    return int(page_id, 16) % part[1] == part[0]
 
 
 def render_tiles(config: Config, inputs: Inputs, out: Path) -> Counts:

@@ -16,8 +16,8 @@ from tilewright.data_gen.decontamination import (
     gold_pages,
     read_evaluation_sets,
 )
+from tilewright.data_gen.gated_tiles import read_pages
 from tilewright.data_gen.grounded.terms import key_terms
-from tilewright.data_gen.make_queries import read_pages
 from tilewright.data_gen.pair_files import read_pair_file
 from tilewright.data_gen.records import QAPair, write_jsonl
 from tilewright.data_gen.set_similarity import SimilarSets

@@ -67,6 +67,10 @@ class Searcher:
         """A tile without its image; recent ones are kept in memory (some are candidates of many queries)."""
         return self._light(tile_id)
 
+    def pictured(self, tile_id: str) -> Tile:
+        """A tile with its image."""
+        return self.store.get(tile_id)
+
     def search(self, pairs: Sequence[QAPair], depth: int, allowed: Allowed) -> list[Candidates]:
         """The ``depth`` nearest allowed tiles of each pair (fewer if the index has no more). Raises StageError if the
         search fails: no candidates is never silently "no negatives"."""

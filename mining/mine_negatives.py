@@ -5,9 +5,11 @@ known positive, WRONG or CANNOT_ANSWER a negative; an unparsed reply or a failed
 becomes neither. The walk ends at ``negatives`` negatives (PixelRAG, arXiv 2606.28344: K = 20, M = 2).
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +17,8 @@ from tilewright.configs.bounds import check_bounds
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError, process_items
 from tilewright.configs.stage import Counts, Inputs, Stage, StageError, execution, input_path, main
+from tilewright.data_gen.llm import Client, LlmSettings, Session
+from tilewright.data_gen.llm_judge import JudgePrompts, LlmJudge
 from tilewright.data_gen.records import QAPair, TrainingExample, write_jsonl
 from tilewright.data_gen.tiles import page_of
 from tilewright.data_gen.verdicts import Verdict
@@ -25,9 +29,11 @@ from tilewright.mining.candidates import (
     on_pages,
 )
 from tilewright.mining.judge import ERROR, JUDGES, Judge, outcome_of
+from tilewright.mining.walk import DUPLICATE, SAME_PAGE, UNJUDGED, Walk, walk, walk_judged
 from tilewright.train.split_files import pages_of_split, read_pairs
 
-DUPLICATE, SAME_PAGE, UNJUDGED = "DUPLICATE", "SAME_PAGE", "UNJUDGED"
+Ranked = tuple[QAPair, Candidates]
+Mined = Iterator[tuple[QAPair, dict[str, Any] | ItemError]]
 NO_VERDICT = (Verdict.UNPARSED.value, ERROR)
 
 
@@ -40,6 +46,8 @@ class Config:
     ``top_k`` candidates are walked until ``negatives`` are found; a pair with fewer is kept or dropped by ``short``.
     ``same_page: skip`` leaves out the positive's page. ``block`` queries are encoded together. More than
     ``max_error_share`` of a block's judgements without a verdict stop the stage.
+    ``judge``: grounded (offline, by DOM text) or openai: the two-step judge of ``llm``, which sees the tiles; a pair
+    whose call failed is an error, of which at most ``max_error_share`` of all pairs are allowed, counted as dropped.
     ``device`` encodes the queries: auto takes the accelerator if there is one.
     """
 
@@ -54,7 +62,9 @@ class Config:
     tiles: Path = input_path()
     pairs: Path = input_path()
     pages: Path | None = input_path()
-    judge: Literal["grounded"] = "grounded"
+    judge: Literal["grounded", "openai"] = "grounded"
+    llm: LlmSettings | None = None
+    prompts: JudgePrompts = field(default=JudgePrompts())
     block: int = 64
     max_error_share: float = execution(default=0.01)
     device: str = "auto"
@@ -64,36 +74,8 @@ class Config:
         check_bounds(self, 0, 1, "max_error_share")
         if self.negatives > self.top_k:
             raise ValueError(f"top_k: wanted at least negatives = {self.negatives}, found {self.top_k}")
-
-
-@dataclass(frozen=True)
-class Walk:
-    """What the walk down one ranking gave; ``outcomes`` are (tile_id, outcome) of the candidates looked at."""
-
-    negatives: tuple[str, ...]
-    known_positives: tuple[str, ...]
-    outcomes: tuple[tuple[str, str], ...]
-
-
-def walk(ranked: Sequence[str], wanted: int, look: Callable[[str], str]) -> Walk:
-    """Walk ``ranked`` (best first, without the positive) until ``wanted`` negatives are found.
-
-    ``look(tile_id)`` gives an outcome: CORRECT and DUPLICATE (a copy of the positive) are known positives; WRONG,
-    CANNOT_ANSWER and UNJUDGED (naive mode) negatives; all else is passed over.
-    """
-    negatives: list[str] = []
-    known: list[str] = []
-    outcomes: list[tuple[str, str]] = []
-    for tile_id in ranked:
-        if len(negatives) == wanted:
-            break
-        outcome = look(tile_id)
-        outcomes.append((tile_id, outcome))
-        if outcome in (Verdict.CORRECT.value, DUPLICATE):
-            known.append(tile_id)
-        elif outcome in (Verdict.WRONG.value, Verdict.CANNOT_ANSWER.value, UNJUDGED):
-            negatives.append(tile_id)
-    return Walk(tuple(negatives), tuple(known), tuple(outcomes))
+        if (self.llm is None) == (self.judge == "openai"):
+            raise ValueError(f"llm: wanted with judge openai and no other, found judge {self.judge}, llm {self.llm}")
 
 
 def mine_negatives(config: Config, inputs: Inputs, out: Path) -> Counts:
@@ -106,23 +88,47 @@ def mine_negatives(config: Config, inputs: Inputs, out: Path) -> Counts:
     _check_pages(pairs, pages, inputs)
     searcher = Searcher.open(inputs["index"], inputs["checkpoint"], inputs["tiles"], config.device)
     searcher.check_positives(pairs, inputs["pairs"])
+    with ExitStack() as stack:
+        mine = _miner(config, searcher, out, stack)
+
+        def work(todo: Sequence[QAPair]) -> Iterator[tuple[QAPair, dict[str, Any] | ItemError]]:
+            unfinished = {pair.query_id for pair in todo}
+            blocks: Iterator[list[Ranked]] = (
+                [(pair, ranked) for pair, ranked in searched if pair.query_id in unfinished]
+                for block in blocks_of(pairs, config.block, unfinished)
+                for searched in [zip(block, searcher.search(block, config.top_k, on_pages(pages)), strict=True)]
+            )
+            if config.llm is not None and config.llm.dry_run:  # it ends with the first block: one block, then
+                blocks = iter([list(itertools.chain.from_iterable(blocks))])
+            for block in blocks:
+                yield from mine(block)
+
+        share = config.max_error_share if config.judge == "openai" else 0.0
+        found = process_items("mine_negatives", pairs, lambda pair: pair.query_id, work, out, max_error_share=share)
+    return _write(pairs, found, config, out)
+
+
+def _miner(config: Config, searcher: Searcher, out: Path, stack: ExitStack) -> Callable[[Sequence[Ranked]], Mined]:
+    """What walks down the rankings of a block of pairs; ``stack`` closes what it opens."""
+    if config.llm is not None:
+        session, llm_judge = stack.enter_context(Session(config.llm, out)), LlmJudge(config.prompts)
+
+        async def look_down(client: Client, item: Ranked) -> dict[str, Any]:
+            return _entry(item[1], await _mine_judged(client, llm_judge, *item, config, searcher))
+
+        return lambda block: ((pair, value) for (pair, _), value in session.run(block, look_down))
     judge = JUDGES[config.judge]() if config.mode == "judged" else None
 
-    def work(todo: Sequence[QAPair]) -> Iterator[tuple[QAPair, dict[str, Any] | ItemError]]:
-        unfinished = {pair.query_id for pair in todo}
-        for block in blocks_of(pairs, config.block, unfinished):
-            rankings = searcher.search(block, config.top_k, on_pages(pages))
-            mined = [
-                (pair, candidates, _mine(pair, candidates, config, searcher, judge))
-                for pair, candidates in zip(block, rankings, strict=True)
-                if pair.query_id in unfinished
-            ]
-            _check_judge([walked for _, _, walked in mined], config.max_error_share)
-            for pair, candidates, walked in mined:
-                yield pair, {"positive_rank": candidates.positive_rank, "outcomes": walked.outcomes}
+    def mine(block: Sequence[Ranked]) -> Mined:
+        walks = [_mine(pair, candidates, config, searcher, judge) for pair, candidates in block]
+        _check_judge(walks, config.max_error_share)
+        return ((pair, _entry(found, walked)) for (pair, found), walked in zip(block, walks, strict=True))
 
-    found = process_items("mine_negatives", pairs, lambda pair: pair.query_id, work, out)
-    return _write(pairs, found, config, out)
+    return mine
+
+
+def _entry(candidates: Candidates, walked: Walk) -> dict[str, Any]:
+    return {"positive_rank": candidates.positive_rank, "outcomes": walked.outcomes}
 
 
 def _check_pages(pairs: Sequence[QAPair], pages: frozenset[str] | None, inputs: Inputs) -> None:
@@ -134,19 +140,38 @@ def _check_pages(pairs: Sequence[QAPair], pages: frozenset[str] | None, inputs: 
         )
 
 
+def _unseen(pair: QAPair, tile_id: str, config: Config, searcher: Searcher) -> str | None:
+    """The outcome of a candidate that needs no judge; None for one that does."""
+    tile = searcher.tile(tile_id)
+    if tile.image_sha256 == searcher.tile(pair.tile_id).image_sha256:
+        return DUPLICATE
+    return SAME_PAGE if config.same_page == "skip" and tile.page_id == pair.page_id else None
+
+
 def _mine(pair: QAPair, candidates: Candidates, config: Config, searcher: Searcher, judge: Judge | None) -> Walk:
     answers = (pair.answer, *pair.aliases)
-    copies = searcher.tile(pair.tile_id).image_sha256
 
     def look(tile_id: str) -> str:
-        tile = searcher.tile(tile_id)
-        if tile.image_sha256 == copies:
-            return DUPLICATE
-        if config.same_page == "skip" and tile.page_id == pair.page_id:
-            return SAME_PAGE
-        return UNJUDGED if judge is None else outcome_of(judge, pair.query, answers, tile)
+        unseen = _unseen(pair, tile_id, config, searcher)
+        if unseen is not None or judge is None:
+            return unseen or UNJUDGED
+        return outcome_of(judge, pair.query, answers, searcher.tile(tile_id))
 
     return walk(candidates.tile_ids, config.negatives, look)
+
+
+async def _mine_judged(
+    client: Client, judge: LlmJudge, pair: QAPair, candidates: Candidates, config: Config, searcher: Searcher
+) -> Walk:
+    answers = (pair.answer, *pair.aliases)
+
+    async def look(tile_id: str) -> str:
+        unseen = _unseen(pair, tile_id, config, searcher)
+        if unseen is not None:
+            return unseen
+        return (await judge.look(client, pair.query, answers, searcher.pictured(tile_id))).verdict.value
+
+    return await walk_judged(candidates.tile_ids, config.negatives, look)
 
 
 def _check_judge(walks: Sequence[Walk], allowed_share: float) -> None:
@@ -164,6 +189,8 @@ def _check_judge(walks: Sequence[Walk], allowed_share: float) -> None:
 def _write(pairs: Sequence[QAPair], found: dict[str, Any], config: Config, out: Path) -> Counts:
     examples, outcomes, positive_ranks, short = [], Counter[str](), Counter[str](), 0
     for pair in pairs:
+        if pair.query_id not in found:
+            continue
         entry = found[pair.query_id]
         positive_ranks[rank_bin(entry["positive_rank"], config.top_k)] += 1
         looked = dict(entry["outcomes"])
@@ -178,6 +205,7 @@ def _write(pairs: Sequence[QAPair], found: dict[str, Any], config: Config, out: 
         )
     return {
         "pairs": len(pairs),
+        "dropped_error": len(pairs) - len(found),
         "examples": write_jsonl(out / "examples.jsonl", examples),
         "negatives": sum(len(example.negative_tile_ids) for example in examples),
         "dropped_too_few_negatives" if config.short == "drop" else "kept_with_too_few_negatives": short,

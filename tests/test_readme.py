@@ -17,7 +17,8 @@ OF_STAGES = [command for command in COMMANDS if command.startswith("tilewright "
 OF_THE_LINE = [command for command in OF_STAGES if "/smoke.yaml" in command or command.startswith("tilewright status")]
 OF_OWN_PAGES = [command for command in OF_STAGES if "runs/own/" in command]
 OF_SOURCES = [command for command in OF_STAGES if command not in OF_THE_LINE and command not in OF_OWN_PAGES]
-LINE = [name for name in STAGES if name != "fetch_pages"]  # which needs a network: it goes before the line
+BESIDE = ("fetch_pages", "self_contained", "answerable", "natural", "merge_pairs", "text_pairs")  # need a network,
+LINE = [name for name in STAGES if name not in BESIDE]  # a model or parts, or nobody waits for them
 
 PAGE = """<!doctype html><html><head><title>{name}</title></head><body><h1>{name}</h1>
 <p>{name} is a village in the county of Torvald. It was founded in {year} by the miller Ansel Brandt.

@@ -19,8 +19,8 @@ A stage has a field ``llm: LlmSettings`` in its config and asks like this::
 With ``dry_run`` it raises DryRunError, whose message is the estimate. ``session.metrics()`` is for Progress.
 """
 
+from tilewright.configs.stage import DryRunError as DryRunError
 from tilewright.data_gen.llm.client import Client as Client
-from tilewright.data_gen.llm.dry_run import DryRunError as DryRunError
 from tilewright.data_gen.llm.failures import BudgetError as BudgetError
 from tilewright.data_gen.llm.failures import CallError as CallError
 from tilewright.data_gen.llm.failures import DeadlineError as DeadlineError

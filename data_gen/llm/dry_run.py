@@ -3,21 +3,13 @@
 from dataclasses import dataclass, field
 
 from tilewright.configs.items import ItemError
-from tilewright.configs.stage import StageError
+from tilewright.configs.stage import DryRunError
 from tilewright.data_gen.llm.calls import Call
 from tilewright.data_gen.llm.settings import Prices
 
 
 class DryRunItem(ItemError):
     """An item whose next step depends on a reply that a dry run doesn't ask for."""
-
-
-class DryRunError(StageError):
-    """The end of a dry run; the message is its report, ``counts`` the numbers in it."""
-
-    def __init__(self, message: str, counts: dict[str, dict[str, float]]) -> None:
-        super().__init__(message)
-        self.counts = counts
 
 
 @dataclass

@@ -18,14 +18,20 @@ from tilewright.configs.recipe import Step, load_recipe, run_recipe
 from tilewright.configs.stage import Stage, rank_and_world, run_and_show
 from tilewright.configs.status import status_of
 from tilewright.data_gen import tiles_cli
+from tilewright.eval import precision
 
 STAGES: dict[str, tuple[str, str]] = {
     "fetch_pages": ("data_gen", "a list of URLs -> a local mirror of the pages and what they show"),
     "make_pages": ("data_gen", "sources (wiki dump, HTML folder, mirror, ZIM, PDFs, pictures) -> pages"),
     "render_tiles": ("data_gen", "pages -> screenshot tiles with their DOM text"),
     "make_queries": ("data_gen", "tiles -> question, answer and positive tile"),
-    "filter_pairs": ("data_gen", "keep self-contained, unique, answerable pairs"),
+    "filter_pairs": ("data_gen", "keep self-contained, unique, answerable pairs, offline"),
+    "self_contained": ("data_gen", "keep questions that stand by themselves, by a language model"),
+    "answerable": ("data_gen", "keep pairs whose tile yields the stored answer, by a vision model"),
+    "natural": ("data_gen", "keep questions someone would ask, by a language model"),
+    "merge_pairs": ("data_gen", "parts of a sharded stage -> the pairs of one run"),
     "split_pairs": ("data_gen", "pairs -> train, validation, test, by page"),
+    "text_pairs": ("data_gen", "page text -> query and passage pairs for a text warm-up"),
     "make_tiny_model": ("train", "a tiny model of the real architecture, random weights"),
     "embed_tiles": ("mining", "checkpoint + tiles -> vectors"),
     "build_index": ("mining", "vectors -> FAISS index"),
@@ -83,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     recipe.set_defaults(action=_run)
     tiles_cli.add_parser(commands)
     tiles_cli.add_gallery(commands)
+    precision.add_parser(commands)
     status = commands.add_parser("status", help="what is complete, partial or stale in a folder of runs")
     status.add_argument("folder", type=Path)
     status.add_argument(

@@ -29,7 +29,7 @@ FAULTS = (
     *("retry_after_s", "retry_after_date", "rate_limited", "http_500", "stall", "drop", "half_json", "empty_choices"),
     *("slow", *SOFT),
 )
-WRONG = "Perhaps; or perhaps not."
+WRONG = "Perhaps.\n\nOr perhaps not."
 NO_IMAGES = "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"
 MAX_BODY_BYTES = 200_000_000
 
@@ -45,7 +45,9 @@ class Prompt:
 
 
 def prompt_of(body: dict[str, Any]) -> Prompt:
-    system, texts, images = [], [], []
+    system: list[str] = []
+    texts: list[str] = []
+    images: list[str] = []
     for message in body["messages"]:
         parts = message["content"]
         parts = [{"type": "text", "text": parts}] if isinstance(parts, str) else parts
@@ -90,7 +92,7 @@ class Script:
         drawn = int(digest([self.options.seed, content, attempt])[:12], 16)
         if attempt >= 6 or drawn % 10_000 >= self.options.fault_rate * 10_000:
             return None
-        name = self.faults[drawn // 10_000 % len(self.faults)]
+        name: str = self.faults[drawn // 10_000 % len(self.faults)]
         if name in SOFT:
             self.softened[content] += 1
             return name if self.softened[content] == 1 else None

@@ -1,0 +1,91 @@
+"""Questions from a real model: one tile's picture -> pairs or SKIP, by a versioned prompt."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tilewright.data_gen.annotator import Generated, RawPair, Skip
+from tilewright.data_gen.evidence_balance import check_kind_shares
+from tilewright.data_gen.llm import Answered, Client, ImagePart, Request, Unusable
+from tilewright.data_gen.prompts import load_prompt
+from tilewright.data_gen.records import Tile
+from tilewright.data_gen.replies import parse_pairs
+
+SPAN_NOT_ON_TILE = "span_not_on_tile"
+
+
+@dataclass(frozen=True)
+class GenerationSettings:
+    """How a model is asked for questions.
+
+    ``prompt``: a shipped template. ``language``: of questions and answers. ``kind_shares``: weights of the kinds of
+    evidence (paragraph, infobox, table, list, image) that the tiles are asked about; empty leaves it to the model.
+    ``span``: ``verbatim`` drops a pair whose source span isn't text of the tile (never for pictures, nor on tiles
+    without DOM text); ``any`` keeps it.
+    """
+
+    prompt: str = "generate.v1"
+    language: str = "English"
+    kind_shares: Mapping[str, float] = field(default_factory=dict)
+    span: str = "verbatim"
+
+    def __post_init__(self) -> None:
+        check_kind_shares(self.kind_shares)
+        if not self.language.strip() or not self.language.isprintable():
+            raise ValueError(f"language: wanted the name of a language, found {self.language!r}")
+        if self.span not in ("verbatim", "any"):
+            raise ValueError(f"span: wanted verbatim or any, found {self.span!r}")
+
+
+class LlmGenerator:
+    """Asks about tiles; ``name`` is model and prompt, for pairs and manifests."""
+
+    def __init__(self, model: str, settings: GenerationSettings, max_pairs: int) -> None:
+        self._settings, self._max_pairs = settings, max_pairs
+        self._prompt = load_prompt(settings.prompt)
+        self.name = f"{model}/{self._prompt.identity}"
+
+    async def generate(self, client: Client, tile: Tile, kind: str | None) -> Generated | Skip:
+        """Pairs about ``tile`` (with its image), preferably on evidence of ``kind``, or why there are none.
+
+        Raises what ``client.complete`` raises. A reply that can't be read is a Skip named after the reason.
+        """
+        text = self._prompt.fill(
+            language=self._settings.language, max_pairs=str(self._max_pairs), wanted_kind=_wish(kind), title=tile.title
+        )
+        request = Request("generate", (ImagePart(tile.image), text), schema=self._prompt.schema, schema_name="generate")
+
+        def parse(reply: str) -> Generated | Skip | None:
+            return parse_pairs(reply, self._max_pairs)
+
+        found: Answered[Generated | Skip] | Unusable = await client.complete(request, parse)
+        if isinstance(found, Unusable):
+            return Skip(f"reply_{found.reason}")
+        if isinstance(found.value, Skip) or self._settings.span == "any":
+            return found.value
+        return _with_spans(found.value, tile)
+
+
+def _wish(kind: str | None) -> str:
+    """The sentence about the wanted kind of evidence; "" for none."""
+    if kind is None:
+        return ""
+    shown = "a picture, map, diagram or photograph" if kind == "image" else f"a {kind}"
+    return f"Prefer a question whose answer stands in {shown}, if this tile has one that suits."
+
+
+def _with_spans(found: Generated, tile: Tile) -> Generated:
+    """Those pairs whose span is text of the tile, white space and case aside; the others are counted."""
+    shown = _squeezed(tile.text)
+    kept = tuple(pair for pair in found.pairs if not shown or _spans(pair, shown))
+    dropped = Counter(found.dropped)
+    dropped[SPAN_NOT_ON_TILE] += len(found.pairs) - len(kept)
+    return Generated(kept, dict(+dropped))
+
+
+def _spans(pair: RawPair, shown: str) -> bool:
+    return pair.source_type == "image" or _squeezed(pair.source_span) in shown
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split()).casefold()

@@ -1,0 +1,98 @@
+"""The parts of a sharded stage (``shard: i/n``) -> the files that one run would have written.
+
+Of make_queries, self_contained, answerable and natural: each is a folder with pairs.jsonl and outcomes.jsonl.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewright.configs.errors import InputError
+from tilewright.configs.requests import differences
+from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main, read_manifest
+from tilewright.data_gen import make_queries
+from tilewright.data_gen.pair_files import read_pair_file
+from tilewright.data_gen.pair_outcomes import OUTCOMES, PAIRS, read_outcomes, write_outcomes
+from tilewright.data_gen.records import QAPair, read_jsonl, write_jsonl
+
+STAGES = ("make_queries", "self_contained", "answerable", "natural")
+
+
+@dataclass(frozen=True)
+class Config:
+    """``parts``: the output folders of one stage for shard 0/n to n-1/n, in any order; all n must be there."""
+
+    out: Path
+    parts: tuple[Path, ...] = input_path()
+
+
+def merge_pairs(config: Config, inputs: Inputs, out: Path) -> Counts:
+    """Write pairs.jsonl and outcomes.jsonl. Raises InputError unless the parts are those of one request."""
+    parts: Sequence[Path] = config.parts
+    manifests = [_manifest(part) for part in parts]
+    _check(parts, manifests)
+    pairs = [pair for part in parts for pair in read_pair_file(part / PAIRS)]
+    counts = [manifest["counts"] for manifest in manifests]
+    if manifests[0]["request"]["stage"] == "make_queries":
+        merged = _merge_queries(parts, pairs, counts[0]["annotator"], out)
+    else:
+        outcomes = [outcome for part in parts for outcome in read_outcomes(part / OUTCOMES)]
+        merged = write_outcomes(out, {pair.query_id: pair for pair in pairs}, outcomes)
+    return merged | {key: _added([each[key] for each in counts]) for key in counts[0] if key not in merged}
+
+
+def _manifest(part: Path) -> dict[str, Any]:
+    manifest = read_manifest(part)
+    if manifest is None:
+        raise InputError(f"{part}: wanted the finished folder of a stage, found no manifest.json")
+    if manifest["request"]["stage"] not in STAGES:
+        raise InputError(f"{part}: wanted a part of {', '.join(STAGES)}, found {manifest['request']['stage']}")
+    return manifest
+
+
+def _check(parts: Sequence[Path], manifests: Sequence[dict[str, Any]]) -> None:
+    """Raise InputError unless the requests are equal but for ``shard``, and the shards are 0/n to n-1/n."""
+    if not parts:
+        raise InputError("parts: wanted the folders of 0/n to n-1/n, found none")
+    first = _without_shard(manifests[0]["request"])
+    for part, manifest in zip(parts, manifests, strict=True):
+        found = differences(first, _without_shard(manifest["request"]))
+        if found:
+            key, old, new = found[0]
+            raise InputError(f"{part} isn't a part of the same request as {parts[0]}: {key} is {new} there, {old} here")
+    shards = [manifest["request"]["config"].get("shard") for manifest in manifests]
+    wanted = [f"{number}/{len(parts)}" for number in range(len(parts))]
+    if sorted(map(str, shards)) != sorted(wanted):
+        raise InputError(f"parts: wanted each of the shards {wanted} once, found {shards}")
+
+
+def _without_shard(request: Mapping[str, Any]) -> dict[str, Any]:
+    settings = {key: value for key, value in request["config"].items() if key != "shard"}
+    return {**request, "config": settings}
+
+
+def _merge_queries(parts: Sequence[Path], pairs: Sequence[QAPair], annotator: str, out: Path) -> Counts:
+    outcomes = [one for part in parts for one in read_jsonl(part / OUTCOMES, make_queries.TileOutcome)]
+    outcomes.sort(key=lambda outcome: outcome.tile_id)
+    ordered = sorted(pairs, key=lambda pair: pair.tile_id)  # stable: a tile's pairs keep their order
+    write_jsonl(out / PAIRS, ordered)
+    write_jsonl(out / OUTCOMES, outcomes)
+    return make_queries.counts_of(outcomes, ordered, annotator)
+
+
+def _added(values: Sequence[Any]) -> Any:
+    """Counts added up, also inside tables; of names, the one that all share."""
+    if isinstance(values[0], dict):
+        total: Counter[str] = Counter()
+        for value in values:
+            total.update(value)
+        return dict(sorted(total.items()))
+    return sum(values) if isinstance(values[0], int) else values[0]
+
+
+STAGE = Stage("merge_pairs", Config, merge_pairs, schema=1)
+
+if __name__ == "__main__":
+    main(STAGE)
