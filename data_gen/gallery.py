@@ -1,14 +1,10 @@
 """A page that shows what the gates keep and drop, with the measured values, so that a person can judge thresholds."""
 
 import argparse
-import base64
 import functools
 import hashlib
-import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +14,7 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.load import load
 from tilewright.configs.partial import write_atomically
 from tilewright.data_gen.gates import NEAR_DUPLICATE, GateConfig, gates, ink_share, text_density
+from tilewright.data_gen.html_page import document, link, text, webp_url
 from tilewright.data_gen.near_duplicates import hash_distance, near_duplicates
 from tilewright.data_gen.records import Page, Tile
 from tilewright.data_gen.tile_store import TileStore
@@ -63,7 +60,7 @@ def judge_tiles(store: TileStore, pages: dict[str, Page], config: GateConfig, ma
 
 
 def _judge(store: TileStore, pages: dict[str, Page], config: GateConfig, tile_id: str) -> Judged:
-    from tilewright.data_gen.make_queries import look
+    from tilewright.data_gen.gated_tiles import look
 
     tile = store.light(tile_id)
     load_image = functools.cache(functools.partial(store.image, tile_id))
@@ -89,17 +86,13 @@ def gallery_html(store: TileStore, judged: Sequence[Judged], config: GateConfig,
     thresholds = _thresholds(config)
     sections = [_section(store, name, thresholds[name], judged, per_gate) for name in thresholds]
     sections.append(_kept_section(store, judged, per_gate))
-    style = resources.files("tilewright.data_gen").joinpath("gallery.css").read_text(encoding="utf-8")
     whole = f"{len(judged)} of {len(store)} tiles" if len(judged) < len(store) else f"all {len(store)} tiles"
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; style-src'
-        " 'unsafe-inline'\">\n"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>Gates: kept and dropped tiles</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
-        f"<h1>Gates: kept and dropped tiles</h1>\n<p>Of {_text(whole)}: each is counted under the first gate that"
-        f" stops it.</p>\n{_summary(judged, thresholds)}\n" + "\n".join(sections) + "\n</main>\n</body>\n</html>\n"
+    title = "Gates: kept and dropped tiles"
+    body = (
+        f"<main>\n<h1>{title}</h1>\n<p>Of {text(whole)}: each is counted under the first gate that stops it.</p>\n"
+        f"{_summary(judged, thresholds)}\n" + "\n".join(sections) + "\n</main>"
     )
+    return document(title, body, name="gallery")
 
 
 def _thresholds(config: GateConfig) -> dict[str, str]:
@@ -125,8 +118,8 @@ def _summary(judged: Sequence[Judged], thresholds: dict[str, str]) -> str:
         count = sum(item.stopped_by == name for item in judged)
         share = count / max(1, len(judged))
         rows.append(
-            f'<tr><th scope="row"><a href="#{_text(name)}">{_text(name)}</a></th>'
-            f"<td>{_text(thresholds.get(name, 'passed all of them'))}</td>"
+            f'<tr><th scope="row"><a href="#{text(name)}">{text(name)}</a></th>'
+            f"<td>{text(thresholds.get(name, 'passed all of them'))}</td>"
             f'<td class="number">{count}</td><td class="number">{share:.1%}</td></tr>'
         )
     head = (
@@ -139,7 +132,7 @@ def _section(store: TileStore, name: str, threshold: str, judged: Sequence[Judge
     kept = [item for item in judged if item.stopped_by == KEPT]
     stopped = [item for item in judged if item.stopped_by == name]
     measure = _MEASURES.get(name)
-    parts = [f'<section id="{_text(name)}">\n<h2>{_text(name)}</h2>\n<p>Passes: {_text(threshold)}.</p>']
+    parts = [f'<section id="{text(name)}">\n<h2>{text(name)}</h2>\n<p>Passes: {text(threshold)}.</p>']
     if name == NEAR_DUPLICATE:
         shown = sorted(stopped, key=lambda item: (-item.twin_distance, item.tile.tile_id))[:per_gate]
         parts.append(_figures(store, f"Dropped: {len(stopped)}, least alike first, with the tile kept", shown))
@@ -169,7 +162,7 @@ def _kept_section(store: TileStore, judged: Sequence[Judged], per_gate: int) -> 
 
 def _figures(store: TileStore, caption: str, items: Sequence[Judged]) -> str:
     figures = "\n".join(_figure(store, item) for item in items)
-    return f'<h3>{_text(caption)}</h3>\n<div class="tiles">\n{figures}\n</div>'
+    return f'<h3>{text(caption)}</h3>\n<div class="tiles">\n{figures}\n</div>'
 
 
 def _figure(store: TileStore, item: Judged) -> str:
@@ -186,12 +179,10 @@ def _figure(store: TileStore, item: Judged) -> str:
     if item.twin:
         values.append(("bits apart", str(item.twin_distance)))
         pictures = f'<div class="pair">{pictures}{_picture(store, item.twin)}</div>'
-    listed = "".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in values)
-    web = tile.url.lower().startswith(("http://", "https://"))
-    title = _text(tile.title or tile.url)
-    named = f'<a href="{_text(tile.url)}" rel="noopener noreferrer">{title}</a>' if web else title
+    listed = "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in values)
+    named = link(tile.url, tile.title or tile.url)
     return (
-        f"<figure>{pictures}<figcaption><strong>{named}</strong><code>{_text(tile.tile_id)}</code>"
+        f"<figure>{pictures}<figcaption><strong>{named}</strong><code>{text(tile.tile_id)}</code>"
         f"<dl>{listed}</dl></figcaption></figure>"
     )
 
@@ -199,22 +190,13 @@ def _figure(store: TileStore, item: Judged) -> str:
 def _picture(store: TileStore, tile_id: str) -> str:
     image = store.image(tile_id)
     image.thumbnail(THUMBNAIL_PX, Image.Resampling.LANCZOS)
-    encoded = io.BytesIO()
-    image.save(encoded, "WEBP", quality=_QUALITY, method=4)
-    data = base64.b64encode(encoded.getvalue()).decode("ascii")
     size = f'width="{image.width}" height="{image.height}"'
-    return f'<img {size} alt="tile {_text(tile_id)}" src="data:image/webp;base64,{data}">'
-
-
-def _text(value: str) -> str:
-    """``value`` as HTML text or attribute; control characters and halves of characters become U+FFFD."""
-    shown = "".join(char if char >= " " or char in "\n\t" else "\ufffd" for char in value)
-    return escape(shown.encode("utf-8", "replace").decode("utf-8"), quote=True)
+    return f'<img {size} alt="tile {text(tile_id)}" src="{webp_url(image, _QUALITY)}">'
 
 
 def write_gallery(tiles: Path, config: GateConfig, out: Path, *, per_gate: int, max_tiles: int) -> None:
     """Write the gallery of a folder of render_tiles as the file ``out``. Raises InputError for no or an empty store."""
-    from tilewright.data_gen.make_queries import read_pages
+    from tilewright.data_gen.gated_tiles import read_pages
 
     if per_gate < 1 or max_tiles < 1:
         raise InputError(f"wanted at least 1 tile a gate and in all, found {per_gate} and {max_tiles}")

@@ -18,7 +18,7 @@ from tilewright.configs.recipe import Step, load_recipe, run_recipe
 from tilewright.configs.stage import Stage, rank_and_world, run_and_show
 from tilewright.configs.status import status_of
 from tilewright.data_gen import tiles_cli
-from tilewright.eval import precision
+from tilewright.eval import precision_cli
 
 STAGES: dict[str, tuple[str, str]] = {
     "fetch_pages": ("data_gen", "a list of URLs -> a local mirror of the pages and what they show"),
@@ -89,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     recipe.set_defaults(action=_run)
     tiles_cli.add_parser(commands)
     tiles_cli.add_gallery(commands)
-    precision.add_parser(commands)
+    precision_cli.add_parser(commands)
     status = commands.add_parser("status", help="what is complete, partial or stale in a folder of runs")
     status.add_argument("folder", type=Path)
     status.add_argument(

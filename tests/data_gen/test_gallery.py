@@ -13,9 +13,9 @@ from PIL import Image, ImageDraw
 
 from tilewright.configs.errors import InputError, UserError
 from tilewright.data_gen.gallery import judge_tiles, write_gallery
+from tilewright.data_gen.gated_tiles import read_pages
 from tilewright.data_gen.gates import GateConfig
 from tilewright.data_gen.images import image_sha256
-from tilewright.data_gen.make_queries import read_pages
 from tilewright.data_gen.records import Block, Page, Tile, write_jsonl
 from tilewright.data_gen.tile_store import TileStore, write_store
 from tilewright.data_gen.tiles_cli import add_gallery

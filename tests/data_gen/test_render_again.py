@@ -16,9 +16,9 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen import make_pages
 from tilewright.data_gen.images import decode_image, image_sha256
+from tilewright.data_gen.parts import in_part, part_of
 from tilewright.data_gen.records import Page, read_jsonl
 from tilewright.data_gen.render_again import render_again, source_of
-from tilewright.data_gen.parts import in_part, part_of
 from tilewright.data_gen.render_tiles import STAGE, Config
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.urls import page_id
