@@ -153,11 +153,14 @@ class BatchTransport:
             if not self._queue:
                 continue
             all_wait = not self._items.can_start and self._waiting >= self._items.active
-            if all_wait or loop.time() - self._joined_at > _QUIET_S or len(self._next()) < len(self._queue):
+            if all_wait or loop.time() - self._joined_at > _QUIET_S or self._full():
                 while self._queue:
                     group = self._next()
                     self._queue = self._queue[len(group) :]
                     await self._send(group)
+
+    def _full(self) -> bool:
+        return len(self._queue) >= self._settings.batch.size or len(self._next()) < len(self._queue)
 
     def _next(self) -> list[_Waiting]:
         """The head of the queue that fits one batch; at least one call."""

@@ -43,7 +43,8 @@ class ReplyCache:
     def __init__(self, path: Path, *, reading: bool = False) -> None:
         self.path = path
         self._place = ":memory:" if reading and not path.exists() else str(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not reading:
+            path.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._open()
         except sqlite3.DatabaseError as error:

@@ -123,13 +123,13 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def backoff_s(retry: int, retry_after: float | None) -> float:
-    """How long to wait before retry 1, 2, ...: full jitter below 0.5 x 2^retry s, at most 30; or what the server asks.
+    """How long to wait before retry 1, 2, ...: full jitter below 0.25 x 2^retry s, at most 30; or what the server asks.
 
     What a server asks for is a floor: a little jitter on top keeps waiting calls from coming back at one moment.
     """
     if retry_after is not None:
         return retry_after + random.uniform(0, min(0.25, 0.1 + retry_after / 10))
-    return random.uniform(0.05, min(30.0, 0.5 * 2.0 ** min(retry, 10)))
+    return random.uniform(0.05, min(30.0, 0.25 * 2.0 ** min(retry, 10)))
 
 
 def stop_message(failure: Failure, settings: Any) -> str:

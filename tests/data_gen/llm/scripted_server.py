@@ -86,11 +86,11 @@ class Script:
         os.write(self.log, json.dumps({"event": event, "call": number, **more}).encode() + b"\n")
 
     def fault(self, content: str) -> str | None:
-        """Which fault the next call of these messages meets; one has at most 6, at most 1 of them soft."""
+        """Which fault the next call of these messages meets; at most 1 of theirs is soft."""
         attempt = self.seen[content]
         self.seen[content] += 1
         drawn = int(digest([self.options.seed, content, attempt])[:12], 16)
-        if attempt >= 6 or drawn % 10_000 >= self.options.fault_rate * 10_000:
+        if attempt >= self.options.most_faults or drawn % 10_000 >= self.options.fault_rate * 10_000:
             return None
         name: str = self.faults[drawn // 10_000 % len(self.faults)]
         if name in SOFT:
@@ -278,6 +278,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--fault-rate", type=float, default=0.0)
     parser.add_argument("--faults", default=",".join(FAULTS))
+    parser.add_argument("--most-faults", type=int, default=6, help="only so many first calls of messages can fail")
     parser.add_argument("--latency-s", type=float, default=0.0)
     parser.add_argument("--slow-s", type=float, default=0.3, help="a very slow first byte")
     parser.add_argument("--stall-s", type=float, default=5.0, help="longer than the client waits")

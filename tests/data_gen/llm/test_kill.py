@@ -57,10 +57,10 @@ def check_accounts(server: Any, ledger: dict[str, Any], items: int) -> None:
 def test_faults_and_kills_change_no_byte_and_repeat_no_finished_call(
     tmp_path: Path, serve: Serve, transport: str
 ) -> None:
-    chosen, items = f'transport="{transport}"', 150
+    chosen, items = f'transport="{transport}"', 100
     run(serve().url, tmp_path / "whole", items, chosen)
     server, out = serve("--fault-rate", 0.2, "--seed", 5, "--latency-s", 0.02), tmp_path / "killed"
-    moments = [60, 180] if transport == "live" else [20, 150]
+    moments = [40, 120] if transport == "live" else [20, 120]
     killed = [kill_at(server, moment, server.url, out, items, chosen) for moment in moments]
     ledger = run(server.url, out, items, chosen)
     assert all(killed)

@@ -1,0 +1,121 @@
+"""The Batch API as another transport: the same answers from the same cache, nothing paid twice."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilewright.data_gen.llm import (
+    Answered,
+    BatchSettings,
+    Budget,
+    BudgetError,
+    Client,
+    LlmSettings,
+    ModelUnknownError,
+    Request,
+    Session,
+)
+from tilewright.data_gen.llm.batch_files import read_results
+from tilewright.data_gen.llm.failures import Failure
+from tilewright.data_gen.llm.request import Reply
+
+Make = Callable[..., LlmSettings]
+Serve = Callable[..., Any]
+BATCH = {"transport": "batch", "batch": BatchSettings(size=20, poll_s=0.05)}
+
+
+def echo(text: str) -> str | None:
+    return text if text.startswith("ECHO ") and len(text) == 17 else None
+
+
+async def two_steps(client: Client, item: int) -> list[str]:
+    values = [f"item {item}"]
+    for step in ("generate", "judge"):
+        found = await client.complete(Request(step, (values[-1],)), echo)
+        values.append(found.value if isinstance(found, Answered) else found.reason)
+    return values
+
+
+def run(settings: LlmSettings, out: Path, items: int) -> tuple[dict[int, Any], dict[str, Any]]:
+    with Session(settings, out) as session:
+        found = dict(session.run(range(items), two_steps))
+    ledger: dict[str, Any] = json.loads((out / "logs/ledger.json").read_text())["all"]
+    return found, ledger
+
+
+def test_batches_give_what_live_calls_give_under_faults_too(tmp_path: Path, serve: Serve, settings: Make) -> None:
+    live, _ = run(settings(serve()), tmp_path / "live", 50)
+    server = serve("--fault-rate", 0.2, "--batch-s", 0.05)
+    batched, ledger = run(settings(server, **BATCH), tmp_path / "batch", 50)
+    assert batched == live
+    assert len(server.calls()) == ledger["calls"] == 100 + ledger["retries"] + sum(ledger["unusable"].values())
+
+
+def test_live_and_batch_share_a_cache(tmp_path: Path, serve: Serve, settings: Make) -> None:
+    server, cache = serve(), tmp_path / "c.sqlite"
+    batched, _ = run(settings(server, cache=cache, **BATCH), tmp_path / "a", 5)
+    live, ledger = run(settings(server, cache=cache), tmp_path / "b", 5)
+    assert live == batched and ledger["calls"] == 0 and len(server.calls()) == 10
+
+
+def test_a_batch_left_under_way_is_picked_up(
+    tmp_path: Path, serve: Serve, settings: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def until_sent(client: Client, item: int) -> list[str]:
+        if item < 8:
+            return await two_steps(client, item)
+        while len(server.calls()) < 8:
+            await asyncio.sleep(0.02)
+        raise ZeroDivisionError  # ends the run while the other items wait for their batch
+
+    monkeypatch.setattr("tilewright.data_gen.llm.batch._QUIET_S", 0.2)
+    server, out = serve("--batch-s", 1.0), tmp_path / "o"
+    with pytest.raises(ZeroDivisionError), Session(settings(server, **BATCH), out) as session:
+        list(session.run(range(9), until_sent))
+    found, ledger = run(settings(server, **BATCH), out, 8)
+    assert len(server.calls()) == 16 and ledger["calls"] == ledger["finished"] == 16
+    assert ledger["in_flight_at_kill"] == 0 and all(echo(values[2]) for values in found.values())
+
+
+def test_a_server_without_batches_says_so(tmp_path: Path, serve: Serve, settings: Make) -> None:
+    with pytest.raises(ModelUnknownError, match="Batch API at"):
+        run(settings(serve("--batches", 0), **BATCH), tmp_path / "o", 3)
+
+
+def test_a_refused_model_stops_a_batch(tmp_path: Path, serve: Serve, settings: Make) -> None:
+    with pytest.raises(ModelUnknownError, match="does not exist"):
+        run(settings(serve("--model", "other"), **BATCH), tmp_path / "o", 3)
+
+
+def test_a_budget_binds_batches(tmp_path: Path, serve: Serve, settings: Make) -> None:
+    server = serve()
+    with pytest.raises(BudgetError):
+        run(settings(server, budget=Budget(max_calls=9), **BATCH), tmp_path / "o", 8)
+    assert len(server.calls()) <= 9
+
+
+def test_a_batch_is_bounded_by_bytes(tmp_path: Path, serve: Serve, settings: Make) -> None:
+    server = serve()
+    chosen = settings(server, transport="batch", batch=BatchSettings(size=20, max_bytes=900, poll_s=0.02))
+    found, _ = run(chosen, tmp_path / "o", 9)
+    assert len(found) == 9 and len(server.calls()) == 18
+
+
+def line(digest: str, **more: Any) -> bytes:
+    return json.dumps({"custom_id": digest, **more}).encode() + b"\n"
+
+
+def test_results_are_read_line_by_line_and_only_for_what_was_asked() -> None:
+    body = {"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}
+    output = line("a", response={"status_code": 200, "body": body}) + b'{"custom_id": "b", "respo\n[]\n'
+    output += line("stranger", response={"status_code": 200, "body": body})
+    errors = line("c", response={"status_code": 429, "body": {}}) + line("d", error={"code": "batch_expired"})
+    errors += line("a", error={"code": "late"})
+    found = read_results([output, errors], frozenset("abcd"), None)
+    assert found["a"] == Reply("hi", "stop") and set(found) == {"a", "c", "d"}
+    kinds = [failure.kind for failure in (found["c"], found["d"]) if isinstance(failure, Failure)]
+    assert kinds == ["rate_limited", "batch_expired"]
