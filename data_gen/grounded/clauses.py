@@ -38,7 +38,7 @@ _ODD = re.compile(
     r"\.[\"”]|'\"|[a-z]{3}\. \W|;[–—]|\bhow many [^,]*, the [A-Z][^,]* (?:had|has|have|was|were|is|are) "
     r"|^(?:If|When|While|Although|Because|As|Unless|Once) (?:how many|which|what)\b"
     r"|\b(?:an? [a-z]+|some|U\+) how many\b"
-    r"|\b(?:a|northern|southern|eastern|western|central|upper|lower|former|early|late) which [a-z]"
+    r"|\b(?:an?|northern|southern|eastern|western|central|upper|lower|former|early|late) which [a-z]"
 )
 
 

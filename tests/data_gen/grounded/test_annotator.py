@@ -115,6 +115,11 @@ def test_forms_of_questions(sentence: str, query: str, answer: str) -> None:
         "The Apollo 11 astronauts visited the moss museum of Harrow.",  # a number inside a name
         "The tower of Harrow is between 50 and 80 metres high.",
         "Moss grew.",
+        "Some moss monks of Harrow established an Albanian Communist Party in town.",
+        "Most moss temples of Harrow are concentrated in southern Mobile County.",
+        "The descent of Harrow began with a nominal 100 miles of moss.",
+        "The null moss escape of Harrow is the character U+0030 letters.",
+        "Note the moss tower of Harrow was longer than Olaf Brandt wanted.",
         "It is said that the town of Harrow was green and never large.",
     ],
 )
