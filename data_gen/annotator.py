@@ -42,7 +42,7 @@ class Skip:
 
 
 class Annotator(Protocol):
-    """Makes question-answer pairs from one tile. ``name`` is name and version, e.g. ``grounded/1``."""
+    """Makes question-answer pairs from one tile. ``name`` is name and version, e.g. ``grounded/2``."""
 
     @property
     def name(self) -> str: ...

@@ -1,23 +1,27 @@
-"""page text -> query/passage pairs for the text warm-up of an embedder; no model is asked."""
+"""page text -> query/passage pairs for the text warm-up of an embedder, offline or by a language model."""
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from tilewright.configs.bounds import check_bounds
 from tilewright.configs.errors import InputError
-from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
+from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_path, main
 from tilewright.data_gen.grounded.choice import digest_number
+from tilewright.data_gen.llm import LlmSettings
 from tilewright.data_gen.passages import Passage, PassageSettings, passages_of
 from tilewright.data_gen.records import TextPair, Tile, write_jsonl
 from tilewright.data_gen.shingles import tokens
 from tilewright.data_gen.splits import pages_of_split
+from tilewright.data_gen.text_questions import Asked, QuestionSettings, ask_about, passage_key
 from tilewright.data_gen.tile_store import TileStore
 
-Method = Literal["heading", "inverse_cloze"]
+Method = Literal["heading", "inverse_cloze", "questions"]
+QUESTIONS: Method = "questions"
 PAIR_DROPS = ("no_heading", "no_sentence", "passage_too_short", "repeated_query")
 
 
@@ -29,7 +33,8 @@ class Config:
     ``methods``: ``heading`` (query: page title and heading; passage: the section's first one) and ``inverse_cloze``
     (query: a sentence, chosen by digest of ``seed`` and passage; passage: what stands around it, with the sentence
     itself in 1 - ``removal_probability`` of the pairs, so that matching words count too; Lee et al. 2019).
-    ``min_query_words`` and ``max_query_words`` are of such a sentence.
+    ``min_query_words`` and ``max_query_words`` are of such a sentence. ``questions``: ``llm`` is asked for questions
+    about each passage as ``questions`` says; more than ``max_error_share`` of failed passages stop the stage.
     """
 
     out: Path
@@ -42,8 +47,13 @@ class Config:
     tiles: Path = input_path()
     pages: Path | None = input_path(default=None)
     split: Literal["train", "validation", "test"] = "train"
+    llm: LlmSettings | None = None
+    questions: QuestionSettings | None = None
+    max_error_share: float = execution(default=0.01)
 
     def __post_init__(self) -> None:
+        if (self.llm is not None) != (QUESTIONS in self.methods) or (self.questions is not None and self.llm is None):
+            raise ValueError("llm: wanted with the method `questions` and with no other")
         if not self.methods or len(set(self.methods)) < len(self.methods):
             raise ValueError(f"methods: wanted at least one, none twice, found {list(self.methods)}")
         check_bounds(self, 1, None, "min_query_words")
@@ -62,10 +72,16 @@ def text_pairs(config: Config, inputs: Inputs, out: Path) -> Counts:
     counts: Counter[str] = Counter()
     by_method: Counter[str] = Counter(dict.fromkeys(config.methods, 0))
     pages: set[str] = set()
+    asked: dict[str, Asked] = {}
+    if config.llm is not None:
+        tiles = (tile for tile in store.iterate_light() if wanted is None or tile.page_id in wanted)
+        passages = list(passages_of(tiles, config.passages, Counter()))
+        settings = config.questions or QuestionSettings()
+        asked = ask_about(passages, settings, config.llm, out, config.max_error_share)
 
     def counted() -> Iterator[TextPair]:
         tiles = (tile for tile in store.iterate_light() if wanted is None or tile.page_id in wanted)
-        for pair in pairs_of(_counted(tiles, counts), config, drops):
+        for pair in pairs_of(_counted(tiles, counts), config, drops, asked):
             by_method[pair.method] += 1
             pages.add(pair.page_id)
             yield pair
@@ -95,21 +111,38 @@ def _counted(tiles: Iterable[Tile], counts: Counter[str]) -> Iterator[Tile]:
         yield tile
 
 
-def pairs_of(tiles: Iterable[Tile], config: Config, drops: Counter[str]) -> Iterator[TextPair]:
-    """The pairs of pages whose tiles come page by page in reading order; no query stands twice."""
+def pairs_of(
+    tiles: Iterable[Tile], config: Config, drops: Counter[str], asked: Mapping[str, Asked] = MappingProxyType({})
+) -> Iterator[TextPair]:
+    """The pairs of pages whose tiles come page by page in reading order; no query stands twice.
+
+    ``asked``: {passage_key: what a model asks about it}, for the method ``questions``.
+    """
     seen: set[str] = set()
     for passage in passages_of(tiles, config.passages, drops):
         for method in config.methods:
-            found = _by_heading(passage, drops) if method == "heading" else _inverse_cloze(passage, config, drops)
-            if found is None:
-                continue
-            query, text = found
-            if query.casefold() in seen:
-                drops["repeated_query"] += 1
-                continue
-            seen.add(query.casefold())
-            digest = hashlib.sha256(f"{method}\n{passage.page_id}\n{query}\n{text}".encode()).hexdigest()
-            yield TextPair(digest[:16], query, text, passage.page_id, method)
+            for query, text in _found(method, passage, config, drops, asked):
+                if query.casefold() in seen:
+                    drops["repeated_query"] += 1
+                    continue
+                seen.add(query.casefold())
+                digest = hashlib.sha256(f"{method}\n{passage.page_id}\n{query}\n{text}".encode()).hexdigest()
+                yield TextPair(digest[:16], query, text, passage.page_id, method)
+
+
+def _found(
+    method: Method, passage: Passage, config: Config, drops: Counter[str], asked: Mapping[str, Asked]
+) -> list[tuple[str, str]]:
+    """(query, passage) as ``method`` makes them."""
+    if method == QUESTIONS:
+        made = asked.get(passage_key(passage))
+        if made is None:
+            drops["error"] += 1
+            return []
+        drops.update(made.dropped)
+        return [(query, passage.text) for query in made.queries]
+    found = _by_heading(passage, drops) if method == "heading" else _inverse_cloze(passage, config, drops)
+    return [] if found is None else [found]
 
 
 def _by_heading(passage: Passage, drops: Counter[str]) -> tuple[str, str] | None:

@@ -11,6 +11,8 @@ from tilewright.configs.load import ConfigError, find_config, load
 NUMBERS = {
     "data_gen/make_queries": {
         "max_pairs_per_tile": [0, -1],
+        "review_pairs": [-1],
+        "shard": ["2/2"],
         "gates.min_page_height_px": [-1],
         "gates.first_share": [-0.1, 1.1, ".nan", ".inf", "1" + "0" * 400],
         "gates.min_words": [-1],
@@ -18,6 +20,20 @@ NUMBERS = {
         "gates.min_ink": [-0.1, 2, ".nan"],
         "gates.near_duplicate_bits": [-1, 32],
     },
+    "data_gen/self_contained": {
+        "per_call": [0, 501],
+        "review_pairs": [-1],
+        "shard": ["3/3", "x"],
+        "max_error_share": [2],
+        "llm.concurrency": [0],
+        "llm.temperature": [-1, ".nan"],
+        "llm.max_tokens": [0],
+        "llm.image.jpeg_quality": [0, 101],
+        "llm.budget.max_calls": [-1],
+    },
+    "data_gen/answerable": {"review_pairs": [-1], "shard": ["1/1"], "max_error_share": [-0.1]},
+    "data_gen/natural": {"min_score": [0, 6], "shard": ["-1/2"]},
+    "data_gen/text_pairs": {"min_query_words": [0], "removal_probability": [-0.1, 1.1]},
     "data_gen/filter_pairs": {
         "min_key_terms": [-1],
         "max_query_words": [0],

@@ -78,11 +78,11 @@ def test_pairs_carry_tile_page_and_annotator(town_tile: Callable[..., Tile], tmp
     tiles = [town_tile(i) for i in range(3)]
     counts, pairs = run(corpus(tmp_path / "tiles", tiles), tmp_path / "queries")
     assert counts["tiles"] == counts["tiles_with_pairs"] == counts["pages_with_pairs"] == 3
-    assert counts["pairs"] == len(pairs) >= 3 and counts["annotator"] == "grounded/1"
+    assert counts["pairs"] == len(pairs) >= 3 and counts["annotator"] == "grounded/2"
     assert {pair.tile_id for pair in pairs} == {tile.tile_id for tile in tiles}
     assert [pair.tile_id for pair in pairs] == sorted(pair.tile_id for pair in pairs)
     for pair in pairs:
-        assert pair.page_id == pair.tile_id[:16] and pair.annotator == "grounded/1"
+        assert pair.page_id == pair.tile_id[:16] and pair.annotator == "grounded/2"
         assert pair.query_id == query_id(pair.tile_id, pair.query) and len(pair.query_id) == 16
     assert len({pair.query_id for pair in pairs}) == len(pairs)
 

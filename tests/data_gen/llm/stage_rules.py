@@ -59,7 +59,16 @@ def natural(prompt):
     return f"Score: {1 + town(prompt.text) % 5}/5"
 
 
+def text_pairs(prompt):
+    number = town(TITLE.search(prompt.text)[1])
+    if number % 4 == 1:
+        return "SKIP: no facts"
+    span = "never written" if number % 4 == 2 else f"fern stone in {1800 + number}"
+    return json.dumps({"pairs": [{"query": f"What was built in Harrow Town {number}?", "source_span": span}]})
+
+
 RULES = [
+    ("Write questions that the passage answers", text_pairs),
     ("Write questions that this tile answers", generate),
     ("whether it is self-contained", self_contained),
     ("Answer the question from this tile alone", answer),

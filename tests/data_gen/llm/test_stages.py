@@ -18,12 +18,13 @@ from PIL import Image
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import StageError, dry_run, run_stage
-from tilewright.data_gen import answerable, make_queries, merge_pairs, natural, self_contained
+from tilewright.data_gen import answerable, make_queries, merge_pairs, natural, self_contained, text_pairs
 from tilewright.data_gen.gates import GateConfig
 from tilewright.data_gen.images import image_sha256
 from tilewright.data_gen.llm import BatchSettings, Budget, LlmSettings, Prices
 from tilewright.data_gen.pair_outcomes import read_outcomes
-from tilewright.data_gen.records import Block, Page, QAPair, Tile, read_jsonl, write_jsonl
+from tilewright.data_gen.passages import PassageSettings
+from tilewright.data_gen.records import Block, Page, QAPair, TextPair, Tile, read_jsonl, write_jsonl
 from tilewright.data_gen.tile_store import write_store
 
 RULES = Path(__file__).with_name("stage_rules.py")
@@ -189,6 +190,25 @@ def test_parts_put_together_are_the_files_of_one_run(
         lambda out, shard: natural.Config(out, pairs=answers, min_score=2, shard=shard, **common),
     )
     assert len(server.calls()) == calls, "what a part asks is what the whole asked"
+
+
+def test_questions_about_passages(
+    serve: Callable[..., Any], settings: Callable[..., LlmSettings], tiles: Path, tmp_path: Path
+) -> None:
+    llm = settings(serve("--rules", RULES), max_tokens=500)
+    common: dict[str, Any] = {"min_query_words": 2, "max_query_words": 40, "removal_probability": 1.0, "seed": 0}
+    config = text_pairs.Config(
+        tmp_path / "pairs", ("questions",), PassageSettings(5, 100), tiles=tiles, llm=llm, **common
+    )
+    counts = run_stage(text_pairs.STAGE, config)["counts"]
+    assert counts["dropped_skipped_no_facts"] == counts["dropped_span_not_in_passage"] == TOWNS // 4
+    pairs = read_jsonl(tmp_path / "pairs/text_pairs.jsonl", TextPair)
+    assert len(pairs) == counts["pairs"] == TOWNS // 2
+    for pair in pairs:
+        number = number_of(pair.query)
+        assert number % 4 in (0, 3) and f"Harrow Town {number} was built" in pair.passage and pair.method == "questions"
+    with pytest.raises(ValueError, match="llm"):
+        dataclasses.replace(config, llm=None)
 
 
 def test_a_dry_run_counts_calls_and_makes_none(
