@@ -138,8 +138,10 @@ def _share(marks: Sequence[Mark], worth: dict[str, float], confidence: float) ->
     if len(set(pages)) < len(pages):
         bootstrap = ClusterBootstrap(pages, resamples=RESAMPLES, seed=SEED, confidence=confidence)
         return bootstrap.mean(np.array(values, dtype=np.float64))
+    share = math.fsum(values) / len(values)
     low, high = wilson(math.fsum(values), len(values), confidence)
-    return Estimate(math.fsum(values) / len(values), low, high, WILSON, len(values), len(pages))
+    low, high = min(low, share), max(high, share)  # at shares of 0 and 1 rounding may put a bound beside it
+    return Estimate(share, low, high, WILSON, len(values), len(pages))
 
 
 def precision_by_outcome(marks: Sequence[Mark], confidence: float = 0.95) -> dict[str, Precision]:
