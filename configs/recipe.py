@@ -9,6 +9,7 @@ stages:
 ```
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,30 @@ def _step(path: Path, number: int, entry: Any, stages: Sequence[str]) -> Step:
     if config.parent.name not in stages:
         raise ConfigError(f"{where}: {config.parent.name!r} is no stage; stages are {list(stages)}")
     return Step(config.parent.name, config, tuple(overrides))
+
+
+def override(steps: Sequence[Step], overrides: Sequence[str]) -> list[Step]:
+    """The steps with ``key=value`` for all stages whose config file has that (dotted) key: a model, its address.
+
+    Raises ConfigError for a key that no file of the recipe has.
+    """
+    for text in overrides:
+        key, equals, _ = text.partition("=")
+        having = [step for step in steps if equals and _has(read_yaml(step.config), key.split("."))]
+        if not having or key == "out":
+            raise ConfigError(f"{text!r}: wanted key=value with a key (other than `out`) that a config of the list has")
+        steps = [
+            dataclasses.replace(step, overrides=(*step.overrides, text)) if step in having else step for step in steps
+        ]
+    return list(steps)
+
+
+def _has(data: Any, names: Sequence[str]) -> bool:
+    for name in names:
+        if not isinstance(data, Mapping) or name not in data:
+            return False
+        data = data[name]
+    return True
 
 
 def run_recipe(

@@ -16,7 +16,11 @@ COMMANDS = [line.split(" #")[0].strip() for block in BLOCKS for line in block.sp
 OF_STAGES = [command for command in COMMANDS if command.startswith("tilewright ")]
 OF_THE_LINE = [command for command in OF_STAGES if "/smoke.yaml" in command or command.startswith("tilewright status")]
 OF_OWN_PAGES = [command for command in OF_STAGES if "runs/own/" in command]
-OF_SOURCES = [command for command in OF_STAGES if command not in OF_THE_LINE and command not in OF_OWN_PAGES]
+OF_MODELS = [
+    command for command in OF_STAGES if "openai" in command or "merge_pairs" in command or "precision" in command
+]
+OTHERS = (*OF_THE_LINE, *OF_OWN_PAGES, *OF_MODELS)  # those of models: tests/data_gen/llm/test_readme_models.py
+OF_SOURCES = [command for command in OF_STAGES if command not in OTHERS]
 BESIDE = ("fetch_pages", "self_contained", "answerable", "natural", "merge_pairs", "text_pairs")  # need a network,
 LINE = [name for name in STAGES if name not in BESIDE]  # a model or parts, or nobody waits for them
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from tilewright import __version__
 from tilewright.configs.errors import UserError, said
 from tilewright.configs.load import find_config
-from tilewright.configs.recipe import Step, load_recipe, run_recipe
+from tilewright.configs.recipe import Step, load_recipe, override, run_recipe
 from tilewright.configs.stage import Stage, rank_and_world, run_and_show
 from tilewright.configs.status import status_of
 from tilewright.data_gen import tiles_cli
@@ -86,6 +86,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands beside the stages")
     recipe = commands.add_parser("run", help="run a recipe: a YAML list of stages, resumable as a whole")
     recipe.add_argument("recipe", type=Path, metavar="LIST.yaml")
+    recipe.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="for every stage of the list whose YAML has the key"
+    )
     recipe.set_defaults(action=_run)
     tiles_cli.add_parser(commands)
     tiles_cli.add_gallery(commands)
@@ -100,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> None:
-    steps = load_recipe(find_config(options.recipe), list(STAGES))
+    steps = override(load_recipe(find_config(options.recipe), list(STAGES)), options.overrides)
 
     def announce(number: int, step: Step, out: Path) -> None:
         if rank_and_world()[0] == 0:

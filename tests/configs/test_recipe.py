@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tilewright.configs.load import ConfigError
-from tilewright.configs.recipe import load_recipe, run_recipe
+from tilewright.configs.recipe import load_recipe, override, run_recipe
 from tilewright.configs.stage import Counts, Inputs, Stage, input_path, partial_of, run_stage
 from tilewright.configs.status import status_of
 
@@ -62,6 +62,18 @@ def test_stages_run_in_order_and_a_rerun_changes_nothing(recipe: Path, tmp_path:
         "first": "complete",
         "second": "complete",
     }
+
+
+def test_overrides_go_to_the_stages_whose_files_have_the_key(recipe: Path, tmp_path: Path) -> None:
+    second = tmp_path / "data_gen/second/run.yaml"
+    second.write_text(second.read_text() + "suffix: none\n")
+    steps = load_recipe(recipe, list(STAGES))
+    changed = override(steps, ["suffix=!", "text=source.txt"])
+    assert changed[0].overrides == ("text=source.txt",)
+    assert changed[1].overrides == ("suffix= world", "suffix=!", "text=source.txt")
+    for wrong in ("sufix=!", "suffix", "out=x", "suffix.deeper=1"):
+        with pytest.raises(ConfigError, match="wanted key=value"):
+            override(steps, [wrong])
 
 
 def test_status_tells_stale_partial_and_broken(recipe: Path, tmp_path: Path) -> None:

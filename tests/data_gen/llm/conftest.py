@@ -1,7 +1,10 @@
 """A scripted server for the tests of the client, and settings that reach it."""
 
 import contextlib
+import dataclasses
+import io
 import json
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,9 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
+from tilewright.data_gen.images import image_sha256
 from tilewright.data_gen.llm import LlmSettings
+from tilewright.data_gen.records import Block, Page, Tile, write_jsonl
+from tilewright.data_gen.tile_store import write_store
 
+TOWNS = 40
 SERVER = Path(__file__).with_name("scripted_server.py")
 
 
@@ -60,3 +68,32 @@ def settings() -> Callable[..., LlmSettings]:
         return LlmSettings(**(values | {"call_timeout_s": 2.0, "concurrency": 16} | changes))
 
     return make
+
+
+def town_picture(number: int) -> tuple[bytes, str]:
+    """(PNG, hash of its pixels): about half of its squares black, others for each number."""
+    image, chance = Image.new("RGB", (80, 80), "white"), random.Random(number)
+    for place in range(100):
+        if chance.random() < 0.5:
+            left, top = place % 10 * 8, place // 10 * 8
+            image.paste("black", (left, top, left + 8, top + 8))
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue(), image_sha256(image)
+
+
+@pytest.fixture
+def tiles(make_tile: Callable[..., Tile], make_block: Callable[..., Block], tmp_path: Path) -> Path:
+    """What render_tiles leaves of TOWNS pages of one tile each, whose pictures all differ."""
+    made = []
+    for number in range(TOWNS):
+        text = f"The moss hall of Harrow Town {number} was built of fern stone in {1800 + number}."
+        tile = make_tile(f"Harrow Town {number}", [make_block("paragraph", text)])
+        image, sha256 = town_picture(number)
+        made.append(dataclasses.replace(tile, image=image, image_sha256=sha256))
+    folder = tmp_path / "tiles"
+    folder.mkdir()
+    write_store(folder / "store", sorted(made, key=lambda tile: tile.tile_id))
+    pages = [Page(tile.page_id, tile.url, tile.title, "", "x", 875, 4000, True, 1) for tile in made]
+    write_jsonl(folder / "pages.jsonl", sorted(pages, key=lambda page: page.page_id))
+    return folder

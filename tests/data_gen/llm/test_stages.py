@@ -1,7 +1,6 @@
 """The stages that ask a model, over real HTTP: outcomes by rule, under faults, killed, in parts, through batches."""
 
 import dataclasses
-import io
 import json
 import os
 import re
@@ -14,41 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import StageError, dry_run, run_stage
 from tilewright.data_gen import answerable, make_queries, merge_pairs, natural, self_contained, text_pairs
 from tilewright.data_gen.gates import GateConfig
-from tilewright.data_gen.images import image_sha256
 from tilewright.data_gen.llm import BatchSettings, Budget, LlmSettings, Prices
 from tilewright.data_gen.pair_outcomes import read_outcomes
 from tilewright.data_gen.passages import PassageSettings
-from tilewright.data_gen.records import Block, Page, QAPair, TextPair, Tile, read_jsonl, write_jsonl
-from tilewright.data_gen.tile_store import write_store
+from tilewright.data_gen.records import QAPair, TextPair, read_jsonl
 
 RULES = Path(__file__).with_name("stage_rules.py")
 GATES = GateConfig(0, False, (), 1.0, 0, 0.0, 0.0, None)
-TOWNS = 40
-
-
-@pytest.fixture
-def tiles(make_tile: Callable[..., Tile], make_block: Callable[..., Block], tmp_path: Path) -> Path:
-    """What render_tiles leaves of TOWNS pages of one tile each, whose pictures all differ."""
-    made = []
-    for number in range(TOWNS):
-        text = f"The moss hall of Harrow Town {number} was built of fern stone in {1800 + number}."
-        tile = make_tile(f"Harrow Town {number}", [make_block("paragraph", text)])
-        image = Image.new("RGB", (64, 64), (number, 7 * number % 256, 255 - number))
-        buffer = io.BytesIO()
-        image.save(buffer, "PNG")
-        made.append(dataclasses.replace(tile, image=buffer.getvalue(), image_sha256=image_sha256(image)))
-    folder = tmp_path / "tiles"
-    folder.mkdir()
-    write_store(folder / "store", sorted(made, key=lambda tile: tile.tile_id))
-    pages = [Page(tile.page_id, tile.url, tile.title, "", "x", 875, 4000, True, 1) for tile in made]
-    write_jsonl(folder / "pages.jsonl", sorted(pages, key=lambda page: page.page_id))
-    return folder
+TOWNS = 40  # of the fixture `tiles`
 
 
 @pytest.fixture
