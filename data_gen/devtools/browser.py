@@ -85,13 +85,13 @@ class DevToolsBrowser:
             self._attached(params)
 
     def _attached(self, params: dict[str, Any]) -> None:
-        """A page that we open, a worker that several pages share, or one that a page opened: that is closed at once."""
+        """A page that we open, or what a page opened: a worker that lives by itself, a window."""
         info = params["targetInfo"]
         context = info.get("browserContextId", ROOT)
         opening, tab = self._opening.get(context), self._tabs.get(context)
         if info["type"] == "page" and opening is not None and not opening.done():
             opening.set_result((info["targetId"], params["sessionId"]))
-        elif info["type"] != "page" and tab is not None:
+        elif tab is not None:
             tab.adopt(params)
         else:
             self._root.post("Target.closeTarget", {"targetId": info["targetId"]})

@@ -1,8 +1,8 @@
 """The CBOR that Chromium's DevTools speak: envelopes, maps without length, strings in UTF-16.
 
-As in Chromium's third_party/inspector_protocol/crdtp/cbor.cc. Every message is an envelope (tag 24 around a byte string of
-4-byte length), and so is every map and list in it. What
-is binary is a byte string under tag 22; a byte string without a tag is text in UTF-16.
+As in Chromium's third_party/inspector_protocol/crdtp/cbor.cc. Every message is an envelope (tag 24 around a byte
+string of 4-byte length), and so is every map and list in it. What is binary is a byte string under tag 22; a byte
+string without a tag is text in UTF-16.
 """
 
 import struct

@@ -25,7 +25,8 @@ _NO_SERVICE_WORKERS = """if (self.ServiceWorkerContainer) {
   ServiceWorkerContainer.prototype.register = () => Promise.reject(new DOMException("blocked", "SecurityError"));
 }"""
 Headers = Mapping[str, str]
-_FRAME = "iframe"
+_WINDOW = "page"
+_FRAMES = ("iframe", _WINDOW)
 # requests of a worker of one page are asked for by that page's session
 _GUARDS_OF_WORKERS: dict[str, dict[str, Params]] = {
     "worker": {"Network.enable": {}, "Target.setAutoAttach": _ATTACH},
@@ -100,7 +101,7 @@ class Tab:
         await all_sent(self.session, self._looks() | main | self._guards() | {"Runtime.runIfWaitingForDebugger": {}})
 
     def adopt(self, attached: Params) -> None:
-        """Take charge of a frame or worker of the page, by the parameters of Target.attachedToTarget."""
+        """Take charge of what the page opened, by the parameters of Target.attachedToTarget."""
         info = attached["targetInfo"]
         self._start(self._adopt(self._listen(attached["sessionId"]), info["type"], info["targetId"]))
 
@@ -187,9 +188,12 @@ class Tab:
             await self.answer(request)
 
     async def _adopt(self, session: Session, kind: str, target_id: str) -> None:
-        """Guard a frame or worker of the page, then let it run; what can't be guarded is closed."""
+        """Guard a frame or worker of the page, then let it run; what can't be guarded is closed, and windows are.
+
+        A window may share the page's process, so it must run for the page to go on.
+        """
         guards = _GUARDS_OF_WORKERS.get(kind)
-        if kind == _FRAME:
+        if kind in _FRAMES:
             guards = self._guards()
             for method, params in self._looks().items():  # one that shares its page's process refuses some
                 session.post(method, params)
@@ -200,6 +204,8 @@ class Tab:
             session.post("Runtime.runIfWaitingForDebugger")
         except DevToolsError:
             self.refused()
+            kind = _WINDOW
+        if kind == _WINDOW:
             self.connection.root.post("Target.closeTarget", {"targetId": target_id})
 
 
