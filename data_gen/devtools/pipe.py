@@ -12,7 +12,7 @@ from tilewright.data_gen.devtools.cbor import HEADER_BYTES, CborError, decode, e
 
 READ_BYTES = 1 << 20
 MAX_FRAME_BYTES = 1 << 30  # a picture of the largest page that is rendered takes less
-_SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ of Linux: a picture of a tile in one read
+_SET_PIPE_SIZE = getattr(fcntl, "F_SETPIPE_SZ", None)  # of Linux: a picture of a tile in one read
 
 
 class DevToolsPipe:
@@ -30,8 +30,9 @@ class DevToolsPipe:
         self._open = True
         for fd in (read_fd, write_fd):
             os.set_blocking(fd, False)
-        with contextlib.suppress(OSError):  # not on every system, nor above the limit of its user
-            fcntl.fcntl(read_fd, _SET_PIPE_SIZE, READ_BYTES)
+        if _SET_PIPE_SIZE is not None:
+            with contextlib.suppress(OSError):  # a user's pipes may not take more than so much together
+                fcntl.fcntl(read_fd, _SET_PIPE_SIZE, READ_BYTES)
         self._loop.add_reader(read_fd, self._read)
 
     def send(self, message: dict[str, Any]) -> None:

@@ -25,8 +25,8 @@ _NO_SERVICE_WORKERS = """if (self.ServiceWorkerContainer) {
   ServiceWorkerContainer.prototype.register = () => Promise.reject(new DOMException("blocked", "SecurityError"));
 }"""
 Headers = Mapping[str, str]
-_WINDOW = "page"
-_FRAMES = ("iframe", _WINDOW)
+_WINDOW, _FRAME = "page", "iframe"
+_RUN = "Runtime.runIfWaitingForDebugger"
 # requests of a worker of one page are asked for by that page's session
 _GUARDS_OF_WORKERS: dict[str, dict[str, Params]] = {
     "worker": {"Network.enable": {}, "Target.setAutoAttach": _ATTACH},
@@ -98,12 +98,16 @@ class Tab:
                 "screenOrientation": {"angle": 0, "type": "landscapePrimary"},
             },
         }
-        await all_sent(self.session, self._looks() | main | self._guards() | {"Runtime.runIfWaitingForDebugger": {}})
+        await all_sent(self.session, self._looks() | main | self._guards() | {_RUN: {}})
 
     def adopt(self, attached: Params) -> None:
         """Take charge of what the page opened, by the parameters of Target.attachedToTarget."""
         info = attached["targetInfo"]
-        self._start(self._adopt(self._listen(attached["sessionId"]), info["type"], info["targetId"]))
+        session = self._listen(attached["sessionId"])
+        if info["type"] == _WINDOW:
+            self._close_window(session, info["targetId"])
+        else:
+            self._start(self._adopt(session, info["type"], info["targetId"]))
 
     async def go(self, url: str) -> None:
         """Go to ``url`` and wait until its document has begun. Raises DevToolsError if it can't be loaded."""
@@ -122,14 +126,14 @@ class Tab:
 
     def _guards(self) -> dict[str, Params]:
         """What keeps a page, or a frame in a process of its own, from the network, the rest of which it may change."""
-        calls: dict[str, Params] = {
+        calls: dict[str, Params] = {"Network.enable": {}} if self.settings.javascript else {}  # it tells of sockets
+        calls |= {
             "Fetch.enable": _EVERY_REQUEST,
             "Target.setAutoAttach": _ATTACH,
             "Network.emulateNetworkConditions": _OFFLINE,
             "Emulation.setScriptExecutionDisabled": {"value": not self.settings.javascript},
         }
         if self.settings.javascript:
-            calls["Network.enable"] = {}  # tells of sockets
             calls["Page.addScriptToEvaluateOnNewDocument"] = {"source": _NO_SERVICE_WORKERS, "runImmediately": True}
         return calls
 
@@ -188,25 +192,27 @@ class Tab:
             await self.answer(request)
 
     async def _adopt(self, session: Session, kind: str, target_id: str) -> None:
-        """Guard a frame or worker of the page, then let it run; what can't be guarded is closed, and windows are.
+        """Guard a frame or worker of the page and let it run. What can't be guarded is closed.
 
-        A window may share the page's process, so it must run for the page to go on.
+        Some answers come only when it runs; calls are obeyed in order, so it is guarded when it does.
         """
-        guards = _GUARDS_OF_WORKERS.get(kind)
-        if kind in _FRAMES:
-            guards = self._guards()
+        guards = self._guards() if kind == _FRAME else _GUARDS_OF_WORKERS.get(kind)
+        if kind == _FRAME:
             for method, params in self._looks().items():  # one that shares its page's process refuses some
                 session.post(method, params)
         try:
             if guards is None:
                 raise DevToolsError(f"{kind}: never let run")
-            await all_sent(session, guards)
-            session.post("Runtime.runIfWaitingForDebugger")
+            await all_sent(session, guards | {_RUN: {}})
         except DevToolsError:
             self.refused()
-            kind = _WINDOW
-        if kind == _WINDOW:
             self.connection.root.post("Target.closeTarget", {"targetId": target_id})
+
+    def _close_window(self, session: Session, target_id: str) -> None:
+        """Close what the page opened. It may share the page's process, which goes on only if it runs."""
+        for method, params in (self._guards() | {_RUN: {}}).items():
+            session.post(method, params)
+        self.connection.root.post("Target.closeTarget", {"targetId": target_id})
 
 
 def _preflight(asked: Mapping[str, str]) -> dict[str, str]:
