@@ -95,8 +95,8 @@ class Browser:
         """The browser to open the next page in, started if need be. Raises BrowserMissingError."""
         async with self._starting:
             current = self._current
-            if current is not None and not current.retired and not current.browser.ended:
-                if current.opened < self._pages_per_start:
+            if current is not None and not current.retired:
+                if current.opened < self._pages_per_start and not current.browser.ended:
                     return current
                 await self._retire(current)
             if not self._program:

@@ -13,7 +13,7 @@ from tilewright.configs.errors import UserError
 from tilewright.data_gen.devtools.browser import DevToolsBrowser, LaunchError
 
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-FLAGS = (  # what changes pixels, or reaches for the network
+FLAGS = (  # of any program that starts it: what changes pixels, or reaches for the network
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
