@@ -8,12 +8,12 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL
 from pathlib import Path
-from typing import Any
 
 from tilewright.configs.errors import UserError
+from tilewright.data_gen.devtools.browser import DevToolsBrowser, LaunchError
 
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-FLAGS = (
+FLAGS = (  # of any program that starts it: what changes pixels, or reaches for the network
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
@@ -28,18 +28,63 @@ FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
 )
-NO_PROXY = {"server": "http://127.0.0.1:9", "bypass": "<-loopback>"}  # the discard port: whatever slips through fails
+_DISABLED_FEATURES = (
+    "AvoidUnnecessaryBeforeUnloadCheckSync",
+    "DestroyProfileOnBrowserClose",
+    "HttpsUpgrades",
+    "HttpsFirstBalancedModeAutoEnable",
+    "MediaRouter",
+    "PaintHolding",
+    "ThirdPartyStoragePartitioning",
+    "AvoidCorsURLLoaderRestartOnRedirect",  # else it aborts some redirects whose requests are intercepted
+    "OptimizationHints",
+    "NetworkTimeServiceQuerying",
+    "AimEnabled",
+    "PreconnectToSearch",
+)
+_ALWAYS = (  # as Playwright starts it: nothing that waits, asks, pauses what is in the background or calls home
+    "--headless",
+    "--mute-audio",
+    "--allow-pre-commit-input",
+    "--disable-back-forward-cache",
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-breakpad",
+    "--disable-component-extensions-with-background-pages",
+    "--disable-default-apps",
+    "--disable-dev-shm-usage",
+    "--disable-extensions",
+    "--disable-field-trial-config",
+    "--disable-hang-monitor",
+    "--disable-infobars",
+    "--disable-ipc-flooding-protection",
+    "--disable-popup-blocking",
+    "--disable-prompt-on-repost",
+    "--disable-renderer-backgrounding",
+    "--disable-search-engine-choice-screen",
+    "--enable-features=CDPScreenshotNewSurface,SkipListAccountsWithoutGaiaCookies",
+    "--enable-unsafe-swiftshader",
+    "--force-color-profile=srgb",
+    "--metrics-recording-only",
+    "--no-default-browser-check",
+    "--no-service-autorun",
+    "--password-store=basic",
+    "--use-mock-keychain",
+    f"--disable-features={','.join(_DISABLED_FEATURES)}",
+    "--proxy-server=http://127.0.0.1:9",  # the discard port: whatever slips through fails
+    "--proxy-bypass-list=<-loopback>",
+)
 VERSION_TIMEOUT_S = 30.0
 LAUNCH_TIMEOUT_S = 60.0
 MAX_LOG_LINES = 3
 
 
 class BrowserMissingError(UserError, RuntimeError):
-    """There's no Chromium, or no Playwright to drive it."""
+    """There's no Chromium that starts."""
 
 
-async def launch_first(playwright: Any) -> tuple[Any, str | None]:
-    """(browser, its program) of the first Chromium on PATH that starts, else Playwright's own (program None).
+async def launch_first() -> tuple[DevToolsBrowser, str]:
+    """(browser, its program) of the first Chromium on PATH that starts, else Playwright's own.
 
     Raises BrowserMissingError, which names what was tried.
     """
@@ -50,12 +95,13 @@ async def launch_first(playwright: Any) -> tuple[Any, str | None]:
             tried.append(f"{program}: {silent}")
             continue
         try:
-            return await launch(playwright, program), program
+            return await launch(program), program
         except BrowserMissingError as error:
             tried.append(str(error))
-    if Path(playwright.chromium.executable_path).exists():
+    program = await _program_of_playwright()
+    if program:
         try:
-            return await launch(playwright, None), None
+            return await launch(program), program
         except BrowserMissingError as error:
             tried.append(str(error))
     else:
@@ -65,6 +111,23 @@ async def launch_first(playwright: Any) -> tuple[Any, str | None]:
         + "; ".join(tried)
         + ". Run `apt-get install chromium fonts-liberation`, or `playwright install --with-deps chromium`"
     )
+
+
+async def _program_of_playwright() -> str:
+    """The Chromium that `playwright install` put on this machine, without windows if there is one; "" without."""
+    try:
+        from playwright.async_api import async_playwright
+    except ImportError:
+        return ""
+    async with async_playwright() as playwright:
+        full = Path(playwright.chromium.executable_path)
+    folder = next((parent for parent in full.parents if parent.name.startswith("chromium-")), None)
+    if folder is not None:
+        shells = folder.with_name(folder.name.replace("chromium-", "chromium_headless_shell-", 1))
+        for name in ("chrome-headless-shell", "headless_shell"):
+            for found in sorted(shells.glob(f"*/{name}")):
+                return str(found)
+    return str(full) if full.exists() else ""
 
 
 async def _silent(program: str) -> str:
@@ -87,33 +150,22 @@ async def _silent(program: str) -> str:
     return f"--version ended with status {status}" if status else ""
 
 
-async def launch(playwright: Any, program: str | None) -> Any:
-    """Start ``program`` (None: Playwright's own). As root, or where the kernel allows none, it has no sandbox.
-
-    Raises BrowserMissingError.
-    """
-    from playwright.async_api import Error
-
-    async def start(sandbox: bool) -> Any:
-        return await playwright.chromium.launch(
-            executable_path=program,
-            args=list(FLAGS),
-            chromium_sandbox=sandbox,
-            timeout=LAUNCH_TIMEOUT_S * 1000,
-            proxy=NO_PROXY,
-        )
-
+async def launch(program: str) -> DevToolsBrowser:
+    """Start ``program``. As root, or where the kernel allows none, it has no sandbox. Raises BrowserMissingError."""
     sandbox = os.geteuid() != 0
     try:
         try:
-            return await start(sandbox)
-        except Error as error:
-            if not sandbox or "sandbox" not in str(error).lower():
+            return await _start(program, sandbox)
+        except LaunchError as error:
+            if not sandbox or not any("sandbox" in line.lower() for line in error.log):
                 raise
         print("render_tiles: this machine allows Chromium no sandbox; it runs without", file=sys.stderr)
-        return await start(False)
-    except Error as error:
-        name = program or "Playwright's own"
-        first, *log = str(error).splitlines()
-        said = [line.strip() for line in log if "[err]" in line][:MAX_LOG_LINES]
-        raise BrowserMissingError(f"{name} doesn't start: {' | '.join([first, *said])}") from error
+        return await _start(program, False)
+    except LaunchError as error:
+        said = " | ".join([str(error), *error.log[:MAX_LOG_LINES]])
+        raise BrowserMissingError(f"{program} doesn't start: {said}") from error
+
+
+async def _start(program: str, sandbox: bool) -> DevToolsBrowser:
+    flags = [*_ALWAYS, *FLAGS] if sandbox else [*_ALWAYS, *FLAGS, "--no-sandbox"]
+    return await DevToolsBrowser.launch(program, flags, LAUNCH_TIMEOUT_S)

@@ -1,7 +1,6 @@
 """A page open in Chromium: its bytes served from a ``Site``, made still, read by our scripts, pictured part by part."""
 
 import asyncio
-import base64
 import dataclasses
 import json
 from collections.abc import Coroutine
@@ -13,6 +12,8 @@ import numpy as np
 
 from tilewright.configs.items import ItemError
 from tilewright.data_gen.browser_png import png_size, rgb_pixels
+from tilewright.data_gen.devtools.connection import Session
+from tilewright.data_gen.devtools.tab import Request, Tab
 from tilewright.data_gen.profiles import Profile
 from tilewright.data_gen.records import Page
 from tilewright.data_gen.site import Site
@@ -93,9 +94,7 @@ class Picture:
 class OpenPage:
     """A page of ``site``. ``refused`` counts its requests for what the site has not."""
 
-    page: Any
-    session: Any
-    crashed: asyncio.Event
+    tab: Tab
     site: Site
     record: Page
     viewport_px: tuple[int, int]
@@ -107,8 +106,13 @@ class OpenPage:
     world: dict[str, int] = dataclasses.field(default_factory=dict)  # {"contextId"} of our own; empty: the page's
     damage: str = ""  # why a file that the page has couldn't be read
 
+    @property
+    def session(self) -> Session:
+        """What the page is spoken to by."""
+        return self.tab.session
+
     async def load(self, profile: Profile, timeout_s: float) -> None:
-        """Lay the page out and make it ready. Raises playwright's Error, ItemError for a document that isn't there."""
+        """Lay the page out and make it ready. Raises DevToolsError, ItemError for a document that isn't there."""
         try:
             self.document = self.site.document(self.record)
         except (ValueError, OSError) as error:
@@ -118,7 +122,7 @@ class OpenPage:
             raise ItemError(
                 f"{self.record.url}: wanted an http or https address of its document, found {address[:99]!r}"
             )
-        await self.page.goto(address, wait_until="commit", timeout=timeout_s * 1000)
+        await asyncio.wait_for(self.tab.go(address), timeout_s)
         if profile.javascript:
             await self._leave_its_world()
         settings = dataclasses.asdict(profile) | {"expand": bool(profile.content)}
@@ -163,7 +167,7 @@ class OpenPage:
 
     async def guarded(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of ``work`` on this page. Raises BrowserCrashError if it dies meanwhile: it answers nothing."""
-        working, crash = asyncio.ensure_future(work), asyncio.ensure_future(self.crashed.wait())
+        working, crash = asyncio.ensure_future(work), asyncio.ensure_future(self.tab.crashed.wait())
         try:
             await asyncio.wait({working, crash}, return_when=asyncio.FIRST_COMPLETED)
             if working.done():
@@ -225,33 +229,33 @@ class OpenPage:
     async def _screenshot(self, options: dict[str, Any], size_px: tuple[int, int]) -> bytes:
         options = {"format": "png", "optimizeForSpeed": True} | options
         reply = await self.session.send("Page.captureScreenshot", options)
-        png = base64.b64decode(reply["data"])
+        png: bytes = reply["data"]
         found = png_size(png)
         if found != size_px:
             raise RuntimeError(f"asked Chromium for {size_px} px, got {found}")
         return png
 
-    async def answer(self, route: Any) -> None:
+    async def answer(self, request: Request) -> None:
         """Serve the document once and the page's own files; refuse all else, also its wish to lead elsewhere."""
-        request = route.request
-        moving = request.is_navigation_request()
-        if moving and request.frame == self.page.main_frame and not self.navigated:
+        main = request.moving and request.of_main_frame
+        if main and not self.navigated:
             self.navigated = True
-            await route.fulfill(body=self.document, content_type=_HTML)
+            await request.fulfill(200, self.document, {"content-type": _HTML})
             return
         found = None
         try:
-            found = None if moving else await asyncio.to_thread(self.site.resource, self.record, request.url)
+            if not request.moving:
+                found = await asyncio.to_thread(self.site.resource, self.record, request.url)
         except (ValueError, OSError) as error:
             self.damage = self.damage or str(error)
         if found is not None:
-            await route.fulfill(body=found.data, headers=_ANY_ORIGIN | {"content-type": found.media_type})
+            await request.fulfill(200, found.data, _ANY_ORIGIN | {"content-type": found.media_type})
             return
         self.count_refused()
-        if moving and request.frame == self.page.main_frame:
-            await route.fulfill(status=204)  # "no content": the browser stays where it is
+        if main:
+            await request.fulfill(204)  # "no content": the browser stays where it is
         else:
-            await route.abort("aborted" if moving else "blockedbyclient")
+            await request.refuse("Aborted" if request.moving else "BlockedByClient")
 
     def count_refused(self) -> None:
         """Count a request for what the site has not."""

@@ -8,7 +8,6 @@ from pathlib import Path
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
 from tilewright.data_gen.browser import Browser
-from tilewright.data_gen.open_page import BrowserCrashError
 from tilewright.data_gen.paged_documents import DocumentWorker, render_document
 from tilewright.data_gen.profiles import PROFILES
 from tilewright.data_gen.records import Page
@@ -82,8 +81,6 @@ class PagePool:
 
     async def _attempt(self, browser: Browser, page: Page, choose: Choose) -> Facts | ItemError:
         """Render a page; after a crash of page or browser once more."""
-        from playwright.async_api import Error
-
         path = self._path(page)
         for attempt in range(1, ATTEMPTS + 1):
             try:
@@ -92,7 +89,7 @@ class PagePool:
                 return error
             except TimeoutError:
                 return ItemError(f"{page.url}: took more than page_timeout_s = {self._settings.page_timeout_s} s")
-            except (Error, BrowserCrashError, RuntimeError) as error:
+            except RuntimeError as error:
                 reason = f"{page.url}: {str(error).splitlines()[0]} ({attempt} attempts)"
         return ItemError(reason)
 

@@ -80,7 +80,7 @@ def digest(seed: int, key: str) -> str:
 async def render_page(browser: Browser, page: Page, choose: Choose, settings: PageSettings, path: Path) -> Facts:
     """Write those of the page's tiles that ``choose`` picks to ``path``; return what the journal keeps of it.
 
-    Raises ItemError for a page that is too high, TimeoutError, playwright's Error and RuntimeError from the browser.
+    Raises ItemError for a page that is too high, TimeoutError, and RuntimeError from the browser.
     """
     async with (
         asyncio.timeout(settings.page_timeout_s),

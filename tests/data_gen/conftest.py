@@ -5,12 +5,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tilewright.data_gen.chromium import FLAGS, launch_first
 from tilewright.data_gen.records import Block, Page, Tile, write_jsonl
 from tilewright.data_gen.urls import page_id
 
@@ -71,6 +73,18 @@ def kill_once_journalled(tmp_path: Path) -> Callable[[list[str], Path, int], Non
         assert alive, (tmp_path / "killed.log").read_text()
 
     return run
+
+
+@pytest.fixture
+def start_chromium() -> Callable[[Any], Awaitable[Any]]:
+    """await start_chromium(playwright) -> the browser that renders, but driven by Playwright."""
+
+    async def start(playwright: Any) -> Any:
+        browser, program = await launch_first()
+        await browser.close()
+        return await playwright.chromium.launch(executable_path=program, args=list(FLAGS))
+
+    return start
 
 
 @pytest.fixture

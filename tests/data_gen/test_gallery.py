@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image, ImageDraw
@@ -169,17 +170,15 @@ def test_the_command(tiles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.browser
-def test_in_a_browser_nothing_runs_and_nothing_is_fetched(tiles: Path, tmp_path: Path) -> None:
+def test_in_a_browser_nothing_runs_and_nothing_is_fetched(tiles: Path, tmp_path: Path, start_chromium: Any) -> None:
     from playwright.async_api import async_playwright
-
-    from tilewright.data_gen.chromium import launch_first
 
     path = tmp_path / "g.html"
     write_gallery(tiles, CONFIG, path, per_gate=5, max_tiles=100)
 
     async def look() -> tuple[list[str], dict[str, object]]:
         async with async_playwright() as playwright:
-            browser, _ = await launch_first(playwright)
+            browser = await start_chromium(playwright)
             page = await browser.new_page(viewport={"width": 1000, "height": 800})
             requests: list[str] = []
             page.on("request", lambda request: requests.append(request.url))

@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -510,17 +511,15 @@ def test_characters_to_words() -> None:
 
 
 @pytest.mark.browser
-def test_a_page_printed_by_chromium(tmp_path: Path, worker: DocumentWorker) -> None:
+def test_a_page_printed_by_chromium(tmp_path: Path, worker: DocumentWorker, start_chromium: Any) -> None:
     from playwright.async_api import async_playwright
-
-    from tilewright.data_gen.chromium import launch_first
 
     words = [f"word{number}" for number in range(700)]
     html = f"<h1>Moss</h1><p>{' '.join(words)}</p><p>See <a href='https://example.com/fern'>the fern page</a>.</p>"
 
     async def print_it() -> None:
         async with async_playwright() as playwright:
-            browser, _ = await launch_first(playwright)
+            browser = await start_chromium(playwright)
             page = await browser.new_page()
             await page.set_content(html)
             await page.pdf(path=str(tmp_path / "a.pdf"), format="A5")

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.data_gen.chromium import launch_first
 from tilewright.data_gen.sources.web_address import web_address
 
 BASES = ["https://host.example/dir/page.html?q=1", "http://host.example:8080/", "http://h.example/a//b/"]
@@ -33,12 +32,12 @@ pairs => pairs.map(([base, reference]) => {
 
 
 @pytest.mark.browser
-def test_every_address_is_spelled_as_chromium_does() -> None:
+def test_every_address_is_spelled_as_chromium_does(start_chromium: Any) -> None:
     async def ask(pairs: list[tuple[str, str]]) -> Any:
         from playwright.async_api import async_playwright
 
         async with async_playwright() as playwright:
-            browser, _ = await launch_first(playwright)
+            browser = await start_chromium(playwright)
             return await (await browser.new_page()).evaluate(IN_BROWSER, pairs)
 
     pairs = [(base, reference) for base in BASES for reference in REFERENCES]
