@@ -7,12 +7,12 @@ and pays for nothing twice.
 import asyncio
 import functools
 import uuid
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from tilewright.configs.stage import StageError
 from tilewright.data_gen.llm.batch_files import ENDPOINT, read_results, request_line
+from tilewright.data_gen.llm.batch_queue import Items, Waiting, fail, first_batch, hand_on
 from tilewright.data_gen.llm.cache import StoredBatch
 from tilewright.data_gen.llm.calls import Call
 from tilewright.data_gen.llm.connections import open_client
@@ -27,33 +27,13 @@ _QUIET_S = 2.0  # a batch goes out when no request has joined for so long, whate
 _DONE = ("completed", "failed", "expired", "cancelled")
 
 
-class Items(Protocol):
-    """What a batch must know of the items at work."""
-
-    @property
-    def can_start(self) -> bool: ...
-    @property
-    def active(self) -> int: ...
-
-
-@dataclass
-class _Waiting:
-    """A call, its request line, and where its outcome goes."""
-
-    call: Call
-    line: bytes
-    most: tuple[int, float]
-    number: int | None = None  # in the ledger, once sent
-    outcome: asyncio.Future[Reply | Failure] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-
-
 class BatchTransport:
     """Sends a batch when it is full, or when all items at work wait and none can start."""
 
     def __init__(self, office: Office, items: Items) -> None:
         self._office, self._settings, self._items = office, office.settings, items
         self._openai = open_client(office.settings, office.key, 16)
-        self._queue: list[_Waiting] = []
+        self._queue: list[Waiting] = []
         self._waiting = 0
         self._joined_at = 0.0
         self._adopted: dict[str, asyncio.Future[Reply | Failure]] = {}
@@ -93,7 +73,7 @@ class BatchTransport:
             return outcome
         self._office.check_deadline()
         most = await self._office.budget.reserve(call)
-        waiting = _Waiting(call, request_line(call, with_schema), most)
+        waiting = Waiting(call, request_line(call, with_schema), most)
         self._queue.append(waiting)
         if self._watcher is not None and self._watcher.done():
             self._unwatched(self._watcher)
@@ -126,7 +106,7 @@ class BatchTransport:
         """Whoever waits in the queue gets the error that ended the watch."""
         error = None if watcher.cancelled() else watcher.exception()
         for waiting in self._queue if error is not None else ():
-            _fail([waiting.outcome], error)
+            fail([waiting.outcome], error)
 
     async def _find(self, batch: StoredBatch) -> StoredBatch | None:
         """The batch with our token among the server's, if it got that far."""
@@ -153,25 +133,16 @@ class BatchTransport:
             if not self._queue:
                 continue
             all_wait = not self._items.can_start and self._waiting >= self._items.active
-            if all_wait or loop.time() - self._joined_at > _QUIET_S or self._full():
+            limits = self._settings.batch
+            fitting = first_batch(self._queue, limits)
+            full = fitting == limits.size or fitting < len(self._queue)
+            if full or all_wait or loop.time() - self._joined_at > _QUIET_S:
                 while self._queue:
-                    group = self._next()
+                    group = self._queue[: first_batch(self._queue, limits)]
                     self._queue = self._queue[len(group) :]
-                    await self._send(group)
+                    self._spawn(self._send(group)).add_done_callback(functools.partial(hand_on, group))
 
-    def _full(self) -> bool:
-        return len(self._queue) >= self._settings.batch.size or len(self._next()) < len(self._queue)
-
-    def _next(self) -> list[_Waiting]:
-        """The head of the queue that fits one batch; at least one call."""
-        size = 0
-        for place, waiting in enumerate(self._queue[: self._settings.batch.size]):
-            size += len(waiting.line)
-            if place and size > self._settings.batch.max_bytes:
-                return self._queue[:place]
-        return self._queue[: self._settings.batch.size]
-
-    async def _send(self, group: list[_Waiting]) -> None:
+    async def _send(self, group: list[Waiting]) -> None:
         """Record the batch, send it, and follow it."""
         token, office = uuid.uuid4().hex, self._office
         batch = StoredBatch(token, None, tuple(waiting.call.digest for waiting in group))
@@ -181,7 +152,6 @@ class BatchTransport:
             waiting.number = office.ledger.start(call.purpose, call.digest, *waiting.most)
             office.budget.unsent()
         futures = {waiting.call.digest: waiting.outcome for waiting in group}
-
         tried = False
 
         async def send() -> str:
@@ -203,8 +173,7 @@ class BatchTransport:
             identifier = await self._call(send)
         except StageError as error:
             self._settle(dict.fromkeys(futures, Failure("unsent", str(error))))
-            _fail(futures.values(), error)
-            return
+            raise
         sent = StoredBatch(token, identifier, batch.digests)
         office.cache.put_batch(self._settings.base_url, sent)
         for waiting in group:
@@ -220,7 +189,7 @@ class BatchTransport:
                 if future.done() or task.cancelled():
                     continue
                 if error is not None:
-                    _fail([future], error)
+                    fail([future], error)
                 else:
                     future.set_result(task.result()[digest])
 
@@ -233,6 +202,7 @@ class BatchTransport:
             state = await self._call(functools.partial(self._openai.batches.retrieve, batch.batch))
             if state.status in _DONE:
                 break
+            self._office.check_deadline()
             await asyncio.sleep(self._settings.batch.poll_s)
         names = [name for name in (state.output_file_id, state.error_file_id) if name]
         contents = [(await self._call(functools.partial(self._openai.files.content, name))).content for name in names]
@@ -251,13 +221,14 @@ class BatchTransport:
     def _settle(self, outcomes: dict[str, Any]) -> None:
         """Note the ends of calls that the ledger has open; a batch of another stage's isn't in it."""
         ledger = self._office.ledger
-        for number in [number for number, call in ledger.open.items() if call.digest in outcomes]:
-            outcome = outcomes[ledger.open[number].digest]
+        for number, call in [(number, call) for number, call in ledger.open.items() if call.digest in outcomes]:
+            outcome = outcomes[call.digest]
             if isinstance(outcome, Reply):
                 ledger.end(number, outcome)
-                self._office.failed_in_a_row = 0
+                self._office.heard()
             else:
                 ledger.fail(number, outcome.kind, may_cost=outcome.may_cost)
+            self._office.budget.release_inherited(number)
 
     async def _call(self, send: Callable[[], Awaitable[R]]) -> R:
         """What ``send`` gives, after retries; ServerFailingError (or what the failure says) when it fails for good."""
@@ -288,11 +259,3 @@ class BatchTransport:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._openai.close()
-
-
-def _fail(futures: Iterable[asyncio.Future[Any]], error: BaseException | None) -> None:
-    """Hand ``error`` to whoever waits for these."""
-    for future in futures:
-        if not future.done() and error is not None:
-            future.set_exception(error)
-            future.exception()  # nobody may wait for it

@@ -20,6 +20,10 @@ class BudgetGate:
         self._budget, self._prices, self._ledger = budget, prices, ledger
         self._reserved_tokens, self._reserved_cost, self._unsent = 0, 0.0, 0
         self._ratio = 1.0
+        self._inherited = {number: (call.most_tokens, call.most_cost) for number, call in ledger.open.items()}
+        for tokens, cost in self._inherited.values():  # in batches that an earlier run left under way
+            self._reserved_tokens += tokens
+            self._reserved_cost += cost
         self._settled = asyncio.Event()
         self._limited = any(value is not None for value in (budget.max_calls, budget.max_tokens, budget.max_cost))
 
@@ -61,6 +65,11 @@ class BudgetGate:
         self._reserved_tokens -= most[0]
         self._reserved_cost -= most[1]
         self._settled.set()
+
+    def release_inherited(self, number: int) -> None:
+        """The ledger's call ``number`` ended; does nothing unless an earlier run started it."""
+        if number in self._inherited:
+            self.release(self._inherited.pop(number))
 
     def learn(self, call: Call, reply: Reply) -> None:
         """Compare a server's own count of input tokens with our worst case."""

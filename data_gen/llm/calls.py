@@ -1,7 +1,7 @@
 """A request made ready to go out: its body, its digest and what it can cost at most."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.configs.digests import canonical_json, digest_text
@@ -32,6 +32,7 @@ class Call:
 
 def make_call(request: Request, pictures: list[SentPicture], settings: LlmSettings, attempt: int) -> Call:
     """Attempt ``attempt`` (from 0) at ``request``; ``pictures`` are its ImageParts in order, as they are sent."""
+    request = _sendable(request)
     max_tokens = request.max_tokens or settings.max_tokens
     schema = request.schema if settings.structured_output != "none" else None
     sampling = _sampling(settings, attempt)
@@ -63,6 +64,21 @@ def make_call(request: Request, pictures: list[SentPicture], settings: LlmSettin
     expected = estimate(texts, [picture.size_px for picture in pictures], settings.image_patch_px)
     digest = digest_text(canonical_json(identity))
     return Call(request.purpose, digest, body, schema is not None, expected, max_tokens)
+
+
+def _sendable(request: Request) -> Request:
+    """``request`` with lone surrogates, which no HTTP body can hold, as replacement characters."""
+    parts = tuple(_without_surrogates(part) if isinstance(part, str) else part for part in request.parts)
+    system = None if request.system is None else _without_surrogates(request.system)
+    return replace(request, parts=parts, system=system)
+
+
+def _without_surrogates(text: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def _sampling(settings: LlmSettings, attempt: int) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class Session:
 
     def __init__(self, settings: LlmSettings, out: Path) -> None:
         self.settings, self.out = settings, out
-        self._key = settings.api_key()
+        self._key = None if settings.dry_run else settings.api_key()
         self._deadline = None if settings.stage_timeout_s is None else time.monotonic() + settings.stage_timeout_s
         self.cache = ReplyCache(settings.cache or out / CACHE, reading=settings.dry_run)
         under_way = [digest for batch in self.cache.batches(settings.base_url) for digest in batch.digests]
@@ -44,8 +44,9 @@ class Session:
     ) -> Iterator[tuple[T, Any | ItemError]]:
         """Await ``work(client, item)`` for many items at a time; yield (item, value or ItemError) as they end.
 
-        Made for ``process_items``. A StageError ends it: after BudgetError and DeadlineError the calls in flight still
-        finish and are kept. Closing the generator cancels them. A dry run yields nothing and raises DryRunError.
+        Made for ``process_items``; nothing goes on while the caller holds an item. A StageError ends it: after
+        BudgetError and DeadlineError the calls in flight still finish and are kept. Closing the generator cancels
+        them. A dry run yields nothing and raises DryRunError.
         """
         crew: Crew[T] = Crew(
             items,

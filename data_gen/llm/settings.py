@@ -12,6 +12,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from tilewright.configs.bounds import check_bounds
+from tilewright.configs.digests import canonical_json
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import execution
 
@@ -163,3 +164,7 @@ def _check_extra_body(extra: dict[str, Any]) -> None:
             raise ValueError(f"extra_body.{name}: wanted its own setting instead of one in extra_body")
         if _SECRET.search(name):
             raise ValueError(f"extra_body.{name}: wanted no secret in a config; keys come from `api_key_env`")
+    try:
+        canonical_json(extra)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"extra_body: wanted values that JSON knows ({error})") from error

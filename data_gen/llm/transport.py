@@ -41,6 +41,7 @@ class Office:
     deadline: float | None = None
     key: str | None = None
     reached: bool = False
+    answered: bool = False
     failed_in_a_row: int = 0
     sends_schema: bool = field(init=False)
 
@@ -60,7 +61,11 @@ class Office:
         self.cache.put(call.digest, reply)
         self.ledger.end(number, reply)
         self.budget.learn(call, reply)
-        self.reached, self.failed_in_a_row = True, 0
+        self.heard()
+
+    def heard(self) -> None:
+        """A well-formed reply came."""
+        self.reached, self.answered, self.failed_in_a_row = True, True, 0
 
     def drop_schema(self, failure: Failure) -> bool:
         """Whether a failure means: the server knows no JSON schema, and we may do without from now on."""
@@ -73,7 +78,8 @@ class Office:
         """The error of a call that failed for good. Raises StageError if the server as a whole is at fault."""
         if failure.stop is not None:
             raise failure.stop(stop_message(failure, self.settings))
-        self.failed_in_a_row += 1
+        own_fault = self.answered and failure.kind.startswith("http_4")  # say, a text too long for the model
+        self.failed_in_a_row += not own_fault
         where = f"{self.settings.base_url}: {failure.text}"
         if failure.kind == "unreachable" and not self.reached:
             raise ServerFailingError(f"{where}: the server was never reached in {tries} tries: is it up?")

@@ -14,12 +14,14 @@ from tilewright.data_gen.llm import (
     Budget,
     BudgetError,
     Client,
+    DeadlineError,
     LlmSettings,
     ModelUnknownError,
     Request,
     Session,
 )
 from tilewright.data_gen.llm.batch_files import read_results
+from tilewright.data_gen.llm.cache import ReplyCache, StoredBatch
 from tilewright.data_gen.llm.failures import Failure
 from tilewright.data_gen.llm.request import Reply
 
@@ -79,6 +81,45 @@ def test_a_batch_left_under_way_is_picked_up(
     found, ledger = run(settings(server, **BATCH), out, 8)
     assert len(server.calls()) == 16 and ledger["calls"] == ledger["finished"] == 16
     assert ledger["in_flight_at_kill"] == 0 and all(echo(values[2]) for values in found.values())
+
+
+def test_a_batch_whose_id_was_lost_in_a_kill_is_found_by_its_mark(
+    tmp_path: Path, serve: Serve, settings: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ReplyCache.put_batch
+
+    def killed_before_the_id_is_stored(cache: ReplyCache, server: str, batch: StoredBatch) -> None:
+        if batch.batch is not None:
+            raise ZeroDivisionError
+        store(cache, server, batch)
+
+    server, out = serve(), tmp_path / "o"
+    with monkeypatch.context() as patch:
+        patch.setattr(ReplyCache, "put_batch", killed_before_the_id_is_stored)
+        with pytest.raises(ZeroDivisionError):
+            run(settings(server, **BATCH), out, 5)
+    found, ledger = run(settings(server, **BATCH), out, 5)
+    assert len(server.calls()) == ledger["calls"] == ledger["finished"] == 10
+    assert all(echo(values[2]) for values in found.values())
+
+
+def test_a_batch_that_never_got_out_is_sent_again(tmp_path: Path, serve: Serve, settings: Make) -> None:
+    server, out = serve(), tmp_path / "o"
+    chosen = settings(server, **BATCH, cache=tmp_path / "c.sqlite")
+    run(chosen, tmp_path / "other", 2)
+    with ReplyCache(tmp_path / "c.sqlite") as cache:
+        cache.put_batch(server.url, StoredBatch("mark", None, ("0" * 64,)))
+    run(chosen, out, 5)
+    with ReplyCache(tmp_path / "c.sqlite") as cache:
+        assert cache.batches(server.url) == []
+
+
+def test_a_deadline_leaves_a_batch_under_way_for_the_next_run(tmp_path: Path, serve: Serve, settings: Make) -> None:
+    server, out = serve("--batch-s", 1.5), tmp_path / "o"
+    with pytest.raises(DeadlineError):
+        run(settings(server, **BATCH, stage_timeout_s=0.7), out, 5)
+    _, ledger = run(settings(server, **BATCH), out, 5)
+    assert len(server.calls()) == ledger["calls"] == 10
 
 
 def test_a_server_without_batches_says_so(tmp_path: Path, serve: Serve, settings: Make) -> None:

@@ -60,6 +60,11 @@ def test_one_text_is_a_plain_string_and_what_is_unset_is_not_sent() -> None:
     assert body == {"model": "m", "messages": [user], "max_completion_tokens": 3}
 
 
+def test_lone_surrogates_are_sent_as_replacement_characters() -> None:
+    sent = call(Request("p", ("a\ud83d b \ud83d\ude00",), system="\udc00")).body(False)["messages"]
+    assert [message["content"] for message in sent] == ["\ufffd", "a\ufffd b \U0001f600"]
+
+
 def test_detail_is_sent_and_counts() -> None:
     settings = replace(SETTINGS, image=ImageSettings(detail="high"))
     sent = call(settings=settings)

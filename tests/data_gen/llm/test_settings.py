@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ class Config:
         ({"base_url": "http://host/v1?key=secret"}, "no user"),
         ({"extra_body": {"api_key": "secret"}}, "no secret"),
         ({"extra_body": {"temperature": 1}}, "its own setting"),
+        ({"extra_body": {"day": date(2020, 1, 1)}}, "JSON"),
         ({"api_key_env": "sk-secret.1"}, "never the key itself"),
         ({"budget": Budget(max_cost=1.0)}, "prices"),
     ],
