@@ -1,5 +1,6 @@
 """Files of question-answer pairs as every later stage reads them: each line checked before any work is done."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -8,13 +9,15 @@ from tilewright.data_gen.records import QAPair, iterate_jsonl
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.tiles import page_of
 
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
 
 def read_pair_file(path: Path) -> list[QAPair]:
     """The pairs of a JSONL file, one a line.
 
     Raises InputError, with file and line, for what is no pair, an id that a column of a TREC file can't hold, a
-    query_id that stands twice, a question without words, and a page that isn't the one of the pair's tile. A question
-    may name no tile, or neither tile nor page ("").
+    query_id that stands twice, a question without words, text that is no Unicode (half of a surrogate pair), and a
+    page that isn't the one of the pair's tile. A question may name no tile, or neither tile nor page ("").
     """
     if not path.is_file():
         raise InputError(f"{path} is missing: wanted a JSONL file of question-answer pairs")
@@ -39,6 +42,10 @@ def _faults(pair: QAPair) -> Iterator[str]:
             yield f"{name}: wanted an id without blanks and control characters, found {value!r}"
     if not pair.query.strip():
         yield f"query of {pair.query_id!r}: wanted a question, found {pair.query!r}"
+    for name in ("query", "answer", "aliases", "source_span", "source_type", "subject", "annotator"):
+        value = getattr(pair, name)
+        if _LONE_SURROGATE.search("".join(value)):  # JSON escapes can spell it, UTF-8 can't
+            yield f"{name} of {pair.query_id!r}: wanted Unicode text, found half of a surrogate pair in {value!r}"
     page_id = page_of(pair.tile_id)
     if pair.tile_id and pair.page_id != page_id:
         yield f"page_id: wanted {page_id!r}, the page of tile {pair.tile_id}, found {pair.page_id!r}"

@@ -98,7 +98,7 @@ def parse_answer(reply: str) -> str | None:
     except reply_json.NotJson:
         return None
     answer = _plain_answer(text) if found is None else _json_answer(found.value)
-    if answer is None or not 0 < len(answer) <= _MAX_ANSWER or _speaks_twice(answer):
+    if answer is None or not 0 < len(answer) <= _MAX_ANSWER or not _sound(answer) or _speaks_twice(answer):
         return None
     return answer
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,9 +33,13 @@ PAIR = QAPair("q1", "Who?", "I", (), f"{PAGE}-0000-00", PAGE, "", "sentence", ""
         ({"query": ""}, "query of 'q2'"),
         ({"query": " \u00a0\n"}, "query of 'q2'"),
         ({"query_id": "q1"}, "stands twice"),
+        *(({name: "\ud800"}, f"{name} of 'q2'") for name in ("answer", "source_span", "source_type", "subject")),
+        ({"query": "Who \udfff?"}, "query of 'q2'"),
+        ({"aliases": ["you", "\ud83d"]}, "aliases of 'q2'"),
+        ({"annotator": "\ude00"}, "annotator of 'q2'"),
     ],
 )
-def test_faults_are_named_with_their_line(changes: dict[str, str], wrong: str, tmp_path: Path) -> None:
+def test_faults_are_named_with_their_line(changes: dict[str, Any], wrong: str, tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl"
     lines = [json.dumps(to_json(pair)) for pair in (PAIR, dataclasses.replace(PAIR, **({"query_id": "q2"} | changes)))]
     path.write_text("\n".join(lines) + "\n")

@@ -219,6 +219,11 @@ def test_table_of_scores(reply: str, score: int | None) -> None:
     assert parse_naturalness(reply) == score
 
 
-@pytest.mark.parametrize(("reply", "answer"), [*table("answers"), ("x" * 1001, None)])
+NO_TEXT = ('{"answer": "\\ud800 x"}', "Paris \udfff", "a\x00b", '{"answer": "a\\u0007"}')  # no UTF-8, or control
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"), [*table("answers"), ("x" * 1001, None), *((reply, None) for reply in NO_TEXT)]
+)
 def test_table_of_answers(reply: str, answer: str | None) -> None:
     assert parse_answer(reply) == answer
