@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tilewright.data_gen.annotator import Generated, RawPair, Skip
 from tilewright.data_gen.evidence_balance import check_kind_shares
 from tilewright.data_gen.llm import Answered, Client, ImagePart, Request, Unusable
-from tilewright.data_gen.prompts import load_prompt
+from tilewright.data_gen.prompts import check_prompt, load_prompt
 from tilewright.data_gen.records import Tile
 from tilewright.data_gen.replies import parse_pairs
 
@@ -31,10 +31,16 @@ class GenerationSettings:
 
     def __post_init__(self) -> None:
         check_kind_shares(self.kind_shares)
-        if not self.language.strip() or not self.language.isprintable():
-            raise ValueError(f"language: wanted the name of a language, found {self.language!r}")
+        check_prompt("prompt", self.prompt, "generate")
+        check_language(self.language)
         if self.span not in ("verbatim", "any"):
             raise ValueError(f"span: wanted verbatim or any, found {self.span!r}")
+
+
+def check_language(language: str) -> None:
+    """Raise ValueError unless ``language`` can stand in a sentence of a prompt."""
+    if not language.strip() or not language.isprintable():
+        raise ValueError(f"language: wanted the name of a language, found {language!r}")
 
 
 class LlmGenerator:

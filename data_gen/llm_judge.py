@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tilewright.data_gen.answers import exact_match
 from tilewright.data_gen.llm import Client, ImagePart, Request, Unusable
-from tilewright.data_gen.prompts import Prompt, load_prompt
+from tilewright.data_gen.prompts import Prompt, check_prompt, load_prompt
 from tilewright.data_gen.records import Tile
 from tilewright.data_gen.replies import CANNOT_ANSWER, parse_answer
 from tilewright.data_gen.verdicts import Verdict, parse_judge
@@ -24,6 +24,10 @@ class JudgePrompts:
     answer: str = "answer.v1"
     judge: str = "judge.v1"
     exact_match_first: bool = True
+
+    def __post_init__(self) -> None:
+        check_prompt("answer", self.answer, "answer")
+        check_prompt("judge", self.judge, "judge")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_pat
 from tilewright.data_gen.llm import Client, LlmSettings, Request, Session, Unusable
 from tilewright.data_gen.pair_outcomes import ERROR, KEPT, outcome_of, read_input_pairs, write_outcomes
 from tilewright.data_gen.parts import in_part, part_of
-from tilewright.data_gen.prompts import load_prompt
+from tilewright.data_gen.prompts import check_prompt, load_prompt
 from tilewright.data_gen.records import QAPair
 from tilewright.data_gen.review import write_outcome_review
 from tilewright.data_gen.tile_store import TileStore
@@ -51,6 +51,7 @@ class Config:
         check_bounds(self, 0, 1, "max_error_share")
         check_bounds(self, 0, None, "review_pairs")
         check_bounds(self, 1, 500, "per_call")
+        check_prompt("prompt", self.prompt, "self_contained")
         part_of(self.shard)
         if self.review_pairs and self.tiles is None:
             raise ValueError("review_pairs: wanted `tiles` beside it, whose pictures the review page shows")

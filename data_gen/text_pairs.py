@@ -58,7 +58,7 @@ class Config:
             raise ValueError(f"methods: wanted at least one, none twice, found {list(self.methods)}")
         check_bounds(self, 1, None, "min_query_words")
         check_bounds(self, self.min_query_words, None, "max_query_words")
-        check_bounds(self, 0, 1, "removal_probability")
+        check_bounds(self, 0, 1, "removal_probability", "max_error_share")
 
 
 def text_pairs(config: Config, inputs: Inputs, out: Path) -> Counts:

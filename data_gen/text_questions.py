@@ -9,9 +9,10 @@ from tilewright.configs.bounds import check_bounds
 from tilewright.configs.digests import digest_text
 from tilewright.configs.items import process_items
 from tilewright.data_gen.annotator import Skip
+from tilewright.data_gen.generation import check_language
 from tilewright.data_gen.llm import Answered, Client, LlmSettings, Request, Session, Unusable
 from tilewright.data_gen.passages import Passage
-from tilewright.data_gen.prompts import load_prompt
+from tilewright.data_gen.prompts import check_prompt, load_prompt
 from tilewright.data_gen.replies import GeneratedText, parse_text_pairs
 
 SPAN_NOT_IN_PASSAGE = "span_not_in_passage"
@@ -27,6 +28,8 @@ class QuestionSettings:
 
     def __post_init__(self) -> None:
         check_bounds(self, 1, 20, "per_passage")
+        check_prompt("prompt", self.prompt, "text_pairs")
+        check_language(self.language)
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,16 @@ def shipped_prompts() -> dict[str, list[int]]:
     return {name: sorted(versions) for name, versions in sorted(found.items())}
 
 
+def check_prompt(setting: str, name: str, kind: str) -> None:
+    """Raise ValueError unless ``name`` is a shipped version of ``kind``, written out: a config pins what it asks.
+
+    ``setting``: what the config calls it, for the message.
+    """
+    known = [f"{kind}.v{version}" for version in shipped_prompts()[kind]]
+    if name not in known:
+        raise ValueError(f"{setting}: wanted one of {known}, found {name!r}")
+
+
 def load_prompt(name: str) -> Prompt:
     """The shipped template ``generate.v1``, or the newest version of ``generate``. Raises InputError for others."""
     match = _NAME.fullmatch(name)
