@@ -200,6 +200,8 @@ def write_gallery(tiles: Path, config: GateConfig, out: Path, *, per_gate: int, 
 
     if per_gate < 1 or max_tiles < 1:
         raise InputError(f"wanted at least 1 tile a gate and in all, found {per_gate} and {max_tiles}")
+    if out.is_dir():
+        raise InputError(f"{out} is a folder: wanted the path of an HTML file to write")
     store = TileStore.open(tiles)
     if not len(store):
         raise InputError(f"{tiles}: the tile store is empty: render at least one page first")

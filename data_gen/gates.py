@@ -3,9 +3,10 @@
 Near-duplicates aren't seen in one tile: of the tiles that pass all gates, near_duplicates.py keeps one of each group.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from functools import cache
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -81,7 +82,14 @@ def is_blocked(page: Page, patterns: Sequence[str]) -> bool:
     """Whether the page's title, or the last part of its URL, fits one of ``patterns``."""
     last = unquote(urlsplit(page.url).path.rpartition("/")[2])
     names = {name.replace("_", " ").casefold() for name in (page.title, last)}
-    return any(fnmatchcase(name, pattern.replace("_", " ").casefold()) for name in names for pattern in patterns)
+    return any(_star_pattern(pattern).fullmatch(name) for name in names for pattern in patterns)
+
+
+@cache
+def _star_pattern(pattern: str) -> re.Pattern[str]:
+    """``pattern`` with ``*`` for any text and every other character for itself, as titles are compared."""
+    parts = pattern.replace("_", " ").casefold().split("*")
+    return re.compile(".*".join(map(re.escape, parts)), re.DOTALL)
 
 
 def text_density(tile: Tile) -> float:

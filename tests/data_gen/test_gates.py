@@ -83,6 +83,12 @@ def test_blocklist_of_titles_and_urls(url: str, title: str, blocked: bool) -> No
     assert is_blocked(page, CONFIG.blocked) is blocked
 
 
+def test_only_the_star_is_a_wildcard() -> None:
+    page = dataclasses.replace(PAGE, title="Who? [sic] (1999)", url="https://example.org/x")
+    for pattern, blocked in (("who? [sic]*", True), ("who?_[sic] (1999)", True), ("who. *", False), ("wh?? *", False)):
+        assert is_blocked(page, (pattern,)) is blocked, pattern
+
+
 def test_ink_is_measured_against_the_background_whatever_its_colour() -> None:
     for paper, ink in (("white", "black"), ("black", "white"), ("#ffeeaa", "#003300")):
         image = Image.new("RGB", (40, 40), paper)
