@@ -199,6 +199,25 @@ def test_a_dry_run_counts_calls_and_makes_none(
     assert not server.calls() and not (tmp_path / "queries").exists() and not (tmp_path / "queries.partial").exists()
 
 
+def test_wanted_kinds_and_language_reach_the_prompt(
+    serve: Callable[..., Any], settings: Callable[..., LlmSettings], tiles: Path, tmp_path: Path
+) -> None:
+    rules = tmp_path / "rules.py"
+    rules.write_text(
+        "import json\n"
+        "def said(prompt):\n"
+        "    wish = 'answer stands in a picture' in prompt.text and 'in Welsh;' in prompt.text\n"
+        "    return json.dumps({'skip': 'other' if wish else 'no_facts', 'pairs': []})\n"
+        "RULES = [('', said)]\n"
+    )
+    wishes = make_queries.GenerationSettings(language="Welsh", kind_shares={"image": 1.0, "table": 1.0})
+    config = make_queries.Config(
+        tmp_path / "queries", "openai", 2, GATES, tiles=tiles, llm=settings(serve("--rules", rules)), generation=wishes
+    )
+    with pytest.raises(InputError, match=rf"skipped_other: {TOWNS}\)"):
+        run_stage(make_queries.STAGE, config)
+
+
 def test_a_budget_stops_and_a_larger_one_goes_on(
     serve: Callable[..., Any], settings: Callable[..., LlmSettings], tiles: Path, tmp_path: Path
 ) -> None:
