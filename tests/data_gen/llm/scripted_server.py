@@ -187,8 +187,7 @@ class Server:
         elif fault in ("retry_after_s", "retry_after_date", "rate_limited", "http_500"):
             wait = {"retry_after_s": "1", "retry_after_date": email.utils.formatdate(time.time() + 1, usegmt=True)}
             more = {"Retry-After": wait[fault]} if fault in wait else {}
-            message = {"error": {"message": "as scripted", "type": fault}}
-            await send(writer, 500 if fault == "http_500" else 429, json.dumps(message).encode(), more)
+            await send(writer, 500 if fault == "http_500" else 429, b'{"error": {"message": "as scripted"}}', more)
         else:
             content = json.dumps(script.completion(body, fault)).encode()
             await send(writer, 200, content[: len(content) // 2] if fault == "half_json" else content)
@@ -202,10 +201,8 @@ class Server:
         if (method, path) == ("POST", "/files"):
             name = f"file-{len(self.files)}"
             self.files[name] = multipart(headers["content-type"], body)
-            return {"id": name, "object": "file", "bytes": len(body), "created_at": 0, "filename": "x"} | {
-                "purpose": "batch",
-                "status": "processed",
-            }
+            head = {"id": name, "object": "file", "bytes": len(body), "created_at": 0}
+            return head | {"filename": "x", "purpose": "batch", "status": "processed"}
         if content := re.fullmatch(r"/files/([\w-]+)/content", path):
             return self.files.get(content[1])
         if (method, path) == ("POST", "/batches"):
