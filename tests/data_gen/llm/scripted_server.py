@@ -73,9 +73,8 @@ class Script:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.rules: list[tuple[str, Callable[[Prompt], str]]] = []
-        if options.rules:
-            self.rules = runpy.run_path(options.rules)["RULES"]
+        self.rules: list[tuple[str, Callable[[Prompt], str]]]
+        self.rules = runpy.run_path(options.rules)["RULES"] if options.rules else []
         self.faults = [name for name in options.faults.split(",") if name]
         self.seen: Counter[str] = Counter()
         self.softened: Counter[str] = Counter()
@@ -100,8 +99,7 @@ class Script:
 
     def text(self, prompt: Prompt) -> str:
         found = prompt.system + "\n" + prompt.text
-        rule = next((rule for marker, rule in self.rules if marker in found), echo)
-        return rule(prompt)
+        return next((rule for marker, rule in self.rules if marker in found), echo)(prompt)
 
     def completion(self, body: dict[str, Any], fault: str | None) -> dict[str, Any]:
         prompt = prompt_of(body)
