@@ -76,6 +76,8 @@ class Config:
             raise ValueError(f"top_k: wanted at least negatives = {self.negatives}, found {self.top_k}")
         if (self.llm is None) == (self.judge == "openai"):
             raise ValueError(f"llm: wanted with judge openai and no other, found judge {self.judge}, llm {self.llm}")
+        if self.judge == "openai" and self.mode != "judged":  # it would pay for verdicts that the mode doesn't want
+            raise ValueError(f"judge: openai goes with mode judged, found mode {self.mode}: take judge grounded")
 
 
 def mine_negatives(config: Config, inputs: Inputs, out: Path) -> Counts:
@@ -89,7 +91,8 @@ def mine_negatives(config: Config, inputs: Inputs, out: Path) -> Counts:
     searcher = Searcher.open(inputs["index"], inputs["checkpoint"], inputs["tiles"], config.device)
     searcher.check_positives(pairs, inputs["pairs"])
     with ExitStack() as stack:
-        mine = _miner(config, searcher, out, stack)
+        session = None if config.llm is None else stack.enter_context(Session(config.llm, out))
+        mine = _miner(config, searcher, session)
 
         def work(todo: Sequence[QAPair]) -> Iterator[tuple[QAPair, dict[str, Any] | ItemError]]:
             unfinished = {pair.query_id for pair in todo}
@@ -104,14 +107,17 @@ def mine_negatives(config: Config, inputs: Inputs, out: Path) -> Counts:
                 yield from mine(block)
 
         share = config.max_error_share if config.judge == "openai" else 0.0
-        found = process_items("mine_negatives", pairs, lambda pair: pair.query_id, work, out, max_error_share=share)
+        metrics = None if session is None else session.metrics
+        found = process_items(
+            "mine_negatives", pairs, lambda pair: pair.query_id, work, out, max_error_share=share, metrics=metrics
+        )
     return _write(pairs, found, config, out)
 
 
-def _miner(config: Config, searcher: Searcher, out: Path, stack: ExitStack) -> Callable[[Sequence[Ranked]], Mined]:
-    """What walks down the rankings of a block of pairs; ``stack`` closes what it opens."""
-    if config.llm is not None:
-        session, llm_judge = stack.enter_context(Session(config.llm, out)), LlmJudge(config.prompts)
+def _miner(config: Config, searcher: Searcher, session: Session | None) -> Callable[[Sequence[Ranked]], Mined]:
+    """What walks down the rankings of a block of pairs; with a ``session`` its model judges."""
+    if session is not None:
+        llm_judge = LlmJudge(config.prompts)
 
         async def look_down(client: Client, item: Ranked) -> dict[str, Any]:
             return _entry(item[1], await _mine_judged(client, llm_judge, *item, config, searcher))

@@ -89,3 +89,7 @@ def test_the_same_negatives_as_a_judge_that_says_the_same(
 def test_a_judge_and_its_settings_belong_together(config: Config) -> None:
     with pytest.raises(ValueError, match="llm"):
         dataclasses.replace(config, judge="openai")
+    llm = LlmSettings("m", 0.0, 200, base_url="http://127.0.0.1:9/v1")
+    for mode in ("naive", "in_batch"):  # no judge is wanted: it would be paid for, and naive negatives would be judged
+        with pytest.raises(ValueError, match="mode judged"):
+            dataclasses.replace(config, judge="openai", llm=llm, mode=mode)
