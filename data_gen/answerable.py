@@ -10,7 +10,7 @@ from tilewright.configs.items import process_items
 from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_path, main
 from tilewright.data_gen.llm import Client, LlmSettings, Session
 from tilewright.data_gen.llm_judge import JudgePrompts, LlmJudge
-from tilewright.data_gen.pair_files import check_tiles
+from tilewright.data_gen.pair_files import check_pictures, check_tiles
 from tilewright.data_gen.pair_outcomes import ERROR, KEPT, PAIRS, Outcome, outcome_of, read_input_pairs, write_outcomes
 from tilewright.data_gen.parts import in_part, part_of
 from tilewright.data_gen.records import QAPair
@@ -18,6 +18,7 @@ from tilewright.data_gen.review import write_outcome_review
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.verdicts import Verdict
 
+NO_ANSWER = "no_known_answer"
 NAMES = {Verdict.CORRECT: KEPT, Verdict.WRONG: "wrong_answer", Verdict.CANNOT_ANSWER: "cannot_answer"}
 UNPARSED = "reply_unusable"
 
@@ -55,9 +56,12 @@ def answerable(config: Config, inputs: Inputs, out: Path) -> Counts:
     pairs = read_input_pairs(inputs["pairs"], "make_queries")
     store = TileStore.open(inputs["tiles"])
     check_tiles(pairs, store, inputs["pairs"] / PAIRS)
+    check_pictures(store, [pair.tile_id for pair in pairs])
     part = part_of(config.shard)
     items = [(position, pair) for position, pair in enumerate(pairs) if in_part(pair.page_id, part)]
     judge = LlmJudge(config.prompts)
+
+    asked = [item for item in items if has_answer(item[1])]
 
     async def work(client: Client, item: Item) -> dict[str, Any]:
         pair = item[1]
@@ -67,7 +71,7 @@ def answerable(config: Config, inputs: Inputs, out: Path) -> Counts:
     with Session(config.llm, out) as session:
         found = process_items(
             "answerable",
-            items,
+            asked,
             lambda item: item[1].query_id,
             lambda todo: session.run(todo, work),
             out,
@@ -81,7 +85,14 @@ def answerable(config: Config, inputs: Inputs, out: Path) -> Counts:
     return {**counts, "decided_by": decided_by, "prompts": judge.name, "model": config.llm.model}
 
 
+def has_answer(pair: QAPair) -> bool:
+    """Whether there is anything to compare with: a letter or a digit, else nothing is asked and the pair is dropped."""
+    return any(character.isalnum() for character in "".join((pair.answer, *pair.aliases)))
+
+
 def _outcome(position: int, pair: QAPair, value: dict[str, Any] | None) -> Outcome:
+    if not has_answer(pair):
+        return outcome_of(position, pair, NO_ANSWER)
     if value is None:
         return outcome_of(position, pair, ERROR)
     return outcome_of(position, pair, NAMES.get(Verdict(value["verdict"]), UNPARSED), value)

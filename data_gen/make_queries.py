@@ -23,6 +23,7 @@ from tilewright.data_gen.generation import GenerationSettings, LlmGenerator
 from tilewright.data_gen.grounded.annotator import GroundedAnnotator
 from tilewright.data_gen.grounded.settings import GroundedSettings
 from tilewright.data_gen.llm import Client, LlmSettings, Session
+from tilewright.data_gen.pair_files import check_pictures
 from tilewright.data_gen.pair_outcomes import ERROR, KEPT
 from tilewright.data_gen.pair_outcomes import outcome_of as pair_outcome
 from tilewright.data_gen.parts import in_part, part_of
@@ -32,7 +33,8 @@ from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.tiles import page_of
 
 ASKED, GATE, SKIP = "asked", "gate:", "skip:"
-PAIR_DROPS = ("answer_not_in_tile", "over_max_pairs", "repeated_on_tile", TWO_ANSWERS)
+REPEATED = "repeated_on_tile"
+PAIR_DROPS = ("answer_not_in_tile", "over_max_pairs", REPEATED, TWO_ANSWERS)
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,7 @@ def annotate(
                 yield tile_id, asked(annotator.generate(tile), tile, annotator.name)
 
         return annotator.name, process_items("make_queries", wanted, str, ask_offline, out)
+    check_pictures(store, wanted)
     settings = config.generation or GenerationSettings()
     generator = LlmGenerator(config.llm.model, settings, config.max_pairs_per_tile)
     kinds = assign_kinds(map(store.light, passed), settings.kind_shares, config.seed)
@@ -164,11 +167,15 @@ def asked(found: Generated | Skip, tile: Tile, annotator: str) -> dict[str, Any]
     """What one tile gives: {"skip": reason} or {"pairs": [...]}; "dropped": by reason."""
     if isinstance(found, Skip):
         return {"skip": found.reason, "dropped": dict(found.dropped)}
-    queries = Counter(raw.query for raw in found.pairs)
-    pairs = [to_json(_pair(raw, tile, annotator)) for raw in found.pairs if queries[raw.query] == 1]
+    distinct: dict[tuple[str, str], RawPair] = {}
+    for raw in found.pairs:
+        distinct.setdefault((raw.query, raw.answer), raw)
+    queries = Counter(query for query, _ in distinct)
+    pairs = [to_json(_pair(raw, tile, annotator)) for raw in distinct.values() if queries[raw.query] == 1]
     # one question with several answers on one tile (children of a language family) is no question with an answer
     dropped = Counter(found.dropped)
-    dropped[TWO_ANSWERS] += len(found.pairs) - len(pairs)
+    dropped[REPEATED] += len(found.pairs) - len(distinct)
+    dropped[TWO_ANSWERS] += len(distinct) - len(pairs)
     return {"pairs": pairs, "dropped": dict(dropped)}
 
 

@@ -14,9 +14,8 @@ from tilewright.data_gen.parts import in_part, part_of
 from tilewright.data_gen.prompts import check_prompt, load_prompt
 from tilewright.data_gen.records import QAPair
 from tilewright.data_gen.replies import parse_naturalness
-from tilewright.data_gen.review import write_outcome_review
+from tilewright.data_gen.review import store_to_review, write_outcome_review
 from tilewright.data_gen.self_contained import query_digest
-from tilewright.data_gen.tile_store import TileStore
 
 UNPARSED, UNNATURAL = "reply_unusable", "unnatural"
 Item = tuple[int, QAPair]
@@ -53,8 +52,9 @@ class Config:
 def natural(config: Config, inputs: Inputs, out: Path) -> Counts:
     """Write pairs.jsonl (the kept ones in their order) and outcomes.jsonl (all, with their scores)."""
     part = part_of(config.shard)
-    pairs = enumerate(read_input_pairs(inputs["pairs"], "make_queries"))
-    items = [(position, pair) for position, pair in pairs if in_part(query_digest(pair), part)]
+    pairs = read_input_pairs(inputs["pairs"], "make_queries")
+    store = store_to_review(inputs, pairs, config.review_pairs)
+    items = [(position, pair) for position, pair in enumerate(pairs) if in_part(query_digest(pair), part)]
     prompt = load_prompt(config.prompt)
 
     async def work(client: Client, item: Item) -> dict[str, Any]:
@@ -75,8 +75,7 @@ def natural(config: Config, inputs: Inputs, out: Path) -> Counts:
         )
     outcomes = [_outcome(position, pair, found.get(pair.query_id), config.min_score) for position, pair in items]
     counts = write_outcomes(out, {pair.query_id: pair for _, pair in items}, outcomes)
-    if "tiles" in inputs:
-        store = TileStore.open(inputs["tiles"])
+    if store is not None:
         write_outcome_review(out, outcomes, items, store, number=config.review_pairs, seed=config.seed, title="natural")
     scores = Counter(str(value["score"]) for value in found.values())
     return {**counts, "scores": dict(sorted(scores.items())), "prompt": prompt.identity, "model": config.llm.model}

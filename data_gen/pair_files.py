@@ -51,6 +51,15 @@ def _faults(pair: QAPair) -> Iterator[str]:
         yield f"page_id: wanted {page_id!r}, the page of tile {pair.tile_id}, found {pair.page_id!r}"
 
 
+def check_pictures(store: TileStore, tile_ids: Sequence[str]) -> None:
+    """Raise InputError if ``store`` was written without pictures, which a model is to look at; the first tile tells."""
+    if tile_ids and not store.encoded_image(tile_ids[0]):
+        raise InputError(
+            f"{store.folder}: the tiles were stored without their images, which the model is to see: `tilewright tiles"
+            " render` makes them again from their pages"
+        )
+
+
 def check_tiles(pairs: Sequence[QAPair], store: TileStore, path: Path) -> None:
     """Raise InputError if pairs of ``path`` are of tiles that ``store`` lacks."""
     strangers = [pair for pair in pairs if pair.tile_id not in store]

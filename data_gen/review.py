@@ -17,7 +17,8 @@ from PIL import Image
 from tilewright.configs.errors import InputError
 from tilewright.configs.partial import write_atomically
 from tilewright.data_gen.html_page import document, link, text, webp_url
-from tilewright.data_gen.pair_outcomes import ERROR, KEPT, Outcome
+from tilewright.data_gen.pair_files import check_tiles
+from tilewright.data_gen.pair_outcomes import ERROR, KEPT, PAIRS, Outcome
 from tilewright.data_gen.records import QAPair, Tile
 from tilewright.data_gen.span_boxes import Box, highlight
 from tilewright.data_gen.tile_store import TileStore
@@ -109,6 +110,18 @@ def sample_by_outcome(outcomes: Sequence[Outcome], number: int, seed: int) -> li
         if len(drawn) == before:
             break
     return drawn[:number]
+
+
+def store_to_review(inputs: Mapping[str, Path], pairs: Sequence[QAPair], number: int) -> TileStore | None:
+    """The store at ``inputs["tiles"]`` if ``number`` pairs are to be shown, checked before anything is asked and paid.
+
+    Raises InputError if pairs are of tiles that it lacks.
+    """
+    if not number:
+        return None
+    store = TileStore.open(inputs["tiles"])
+    check_tiles(pairs, store, inputs["pairs"] / PAIRS)
+    return store
 
 
 def write_outcome_review(

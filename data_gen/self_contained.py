@@ -18,8 +18,7 @@ from tilewright.data_gen.pair_outcomes import ERROR, KEPT, outcome_of, read_inpu
 from tilewright.data_gen.parts import in_part, part_of
 from tilewright.data_gen.prompts import check_prompt, load_prompt
 from tilewright.data_gen.records import QAPair
-from tilewright.data_gen.review import write_outcome_review
-from tilewright.data_gen.tile_store import TileStore
+from tilewright.data_gen.review import store_to_review, write_outcome_review
 from tilewright.data_gen.verdicts import parse_self_contained
 
 NOT_SELF_CONTAINED, UNDECIDED = "not_self_contained", "undecided"
@@ -60,6 +59,7 @@ class Config:
 def self_contained(config: Config, inputs: Inputs, out: Path) -> Counts:
     """Write pairs.jsonl (the kept ones in their order) and outcomes.jsonl (all)."""
     pairs = list(enumerate(read_input_pairs(inputs["pairs"], "make_queries")))
+    store = store_to_review(inputs, [pair for _, pair in pairs], config.review_pairs)
     groups = [pairs[start : start + config.per_call] for start in range(0, len(pairs), config.per_call)]
     part = part_of(config.shard)
     groups = [group for group in groups if in_part(query_digest(group[0][1]), part)]
@@ -95,8 +95,7 @@ def self_contained(config: Config, inputs: Inputs, out: Path) -> Counts:
     items = [item for group in groups for item in group]
     outcomes = [outcome_of(position, pair, verdicts[pair.query_id]) for position, pair in items]
     counts = write_outcomes(out, {pair.query_id: pair for _, pair in items}, outcomes)
-    if "tiles" in inputs:
-        store = TileStore.open(inputs["tiles"])
+    if store is not None:
         write_outcome_review(
             out, outcomes, items, store, number=config.review_pairs, seed=config.seed, title="self_contained"
         )
