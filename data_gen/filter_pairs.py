@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Literal
 
 from tilewright.configs.bounds import check_bounds
-from tilewright.configs.errors import InputError
 from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
 from tilewright.data_gen.answers import normalize_answer
 from tilewright.data_gen.grounded.corpus import CorpusText
 from tilewright.data_gen.grounded.judge import GroundedJudge
 from tilewright.data_gen.grounded.self_contained import fault
 from tilewright.data_gen.grounded.terms import contains_title, holds, terms, title_terms
-from tilewright.data_gen.pair_files import check_tiles, read_pair_file
+from tilewright.data_gen.pair_files import check_tiles
+from tilewright.data_gen.pair_outcomes import PAIRS, read_input_pairs
 from tilewright.data_gen.records import QAPair, Tile, write_jsonl
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.verdicts import Verdict
@@ -47,19 +47,16 @@ Filter = Callable[[QAPair], str | None]
 
 
 def filter_pairs(config: Config, inputs: Inputs, out: Path) -> Counts:
-    """Write the kept pairs to ``pairs.jsonl``, in their order."""
+    """Write the kept pairs to ``pairs.jsonl``, in their order. Raises InputError if ``pairs`` has none."""
     store = TileStore.open(inputs["tiles"])
-    path = inputs["pairs"] / "pairs.jsonl"
-    if not path.is_file():
-        raise InputError(f"{path} is missing: wanted the output folder of make_queries")
-    pairs = read_pair_file(path)
+    pairs = read_input_pairs(inputs["pairs"], "make_queries")
     tiles = {tile.tile_id: tile for tile in store.iterate_light()}
-    check_tiles(pairs, store, path)
+    check_tiles(pairs, store, inputs["pairs"] / PAIRS)
     checks = filters(config, tiles)
     drops: Counter[str] = Counter()
     kept = [pair for pair in pairs if not _dropped(pair, checks, drops)]
     kept = _without_repeats(kept, drops)
-    write_jsonl(out / "pairs.jsonl", kept)
+    write_jsonl(out / PAIRS, kept)
     titles = {tile.page_id: tile.title for tile in tiles.values()}
     return {"pairs": len(pairs), "kept": len(kept), **dict(sorted(drops.items())), **figures(kept, titles)}
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.configs.bounds import check_bounds
-from tilewright.configs.errors import InputError
 from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
 from tilewright.data_gen.decontamination import (
     EvaluationSet,
@@ -18,7 +17,7 @@ from tilewright.data_gen.decontamination import (
 )
 from tilewright.data_gen.gated_tiles import read_pages
 from tilewright.data_gen.grounded.terms import key_terms
-from tilewright.data_gen.pair_files import read_pair_file
+from tilewright.data_gen.pair_outcomes import read_input_pairs
 from tilewright.data_gen.records import QAPair, write_jsonl
 from tilewright.data_gen.set_similarity import SimilarSets
 from tilewright.data_gen.splits import SPLITS, check_shares, split_of, stratified
@@ -66,11 +65,9 @@ def split_pairs(config: Config, inputs: Inputs, out: Path) -> Counts:
     """Write one JSONL a split, and ``pages.json``: {split: [page_id, ...]} of all pages, also those without pairs.
 
     With evaluation sets also ``decontamination.jsonl``; pages.json then lists their gold pages under ``evaluation``.
+    Raises InputError if ``pairs`` has none.
     """
-    path = inputs["pairs"] / "pairs.jsonl"
-    if not path.is_file():
-        raise InputError(f"{path} is missing: wanted the output folder of filter_pairs")
-    pairs = read_pair_file(path)
+    pairs = read_input_pairs(inputs["pairs"], "filter_pairs")
     sets = read_evaluation_sets(config.evaluation_sets)
     urls = {page: found.url for page, found in read_pages(inputs["tiles"]).items()}
     pages = sorted(urls.keys() | {pair.page_id for pair in pairs})

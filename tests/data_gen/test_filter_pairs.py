@@ -145,6 +145,9 @@ def test_bad_input_is_named(
     config = Config(folder / "out", "grounded", 2, 40, 1, 8, folder / "pairs", folder / "store")
     with pytest.raises(InputError, match=r"1 pairs are of tiles that .* lacks"):
         run_stage(STAGE, config)
+    (folder / "pairs" / "pairs.jsonl").write_bytes(b"")
+    with pytest.raises(InputError, match=r"pairs\.jsonl has no pair"):
+        run_stage(STAGE, dataclasses.replace(config, out=folder / "none"))
     (folder / "pairs" / "pairs.jsonl").unlink()
     with pytest.raises(InputError, match=r"pairs\.jsonl is missing"):
         run_stage(STAGE, dataclasses.replace(config, out=folder / "other"))

@@ -76,6 +76,8 @@ def test_near_duplicates_leave_train_first_then_validation(tmp_path: Path) -> No
 
 def test_bad_input_is_named(tmp_path: Path) -> None:
     config = corpus(tmp_path, {}, [])
+    with pytest.raises(InputError, match=r"pairs\.jsonl has no pair"):
+        run_stage(STAGE, config)
     (config.pairs / "pairs.jsonl").unlink()
     with pytest.raises(InputError, match=r"pairs\.jsonl is missing"):
         run_stage(STAGE, config)
