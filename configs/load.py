@@ -132,7 +132,7 @@ def _apply_override(data: dict[str, Any], config_type: type, override: str) -> N
         if not isinstance(node, dict):
             raise ConfigError(f"override {override!r}: {part!r} holds {node!r}, not a mapping")
     try:
-        value = yaml.safe_load(text)
+        value = yaml.load(text, Loader=_UniqueKeyLoader)  # a SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"override {override!r}: {error}") from error
     wanted = _field_type(node_type, last)

@@ -113,6 +113,8 @@ def test_overrides_go_deep_and_are_typed(tmp_path: Path, monkeypatch: pytest.Mon
         ("steps", "wanted key=value"),
         ("steps=x", "wanted int"),
         ("optim.lr.x=1", "not a mapping"),
+        ("groups={1: {lr: 2.0}}", "key 1 is not a string"),
+        ("groups={llm: {lr: 2.0}, llm: {lr: 3.0}}", "stands twice"),
     ]:
         with pytest.raises(ConfigError, match=message):
             load(path, Config, [override])
