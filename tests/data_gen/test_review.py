@@ -160,7 +160,7 @@ Steps = Callable[[Any], Awaitable[None]]
 
 
 @pytest.fixture
-def browse(store: TileStore, tmp_path: Path) -> Callable[..., None]:
+def browse(store: TileStore, tmp_path: Path, start_chromium: Any) -> Callable[..., None]:
     """browse(steps, **options of the browser context): writes the page of ``items_of``, opens it, and takes the steps.
 
     Fails for an error of the page's script and for any request but the page itself.
@@ -169,18 +169,16 @@ def browse(store: TileStore, tmp_path: Path) -> Callable[..., None]:
     write_review(path, items_of(store), store, title=f"Round {HOSTILE}")
 
     def run(*every: Steps, **options: Any) -> None:
-        asyncio.run(_browse(path, every, options))
+        asyncio.run(_browse(path, every, options, start_chromium))
 
     return run
 
 
-async def _browse(path: Path, every: tuple[Steps, ...], options: dict[str, Any]) -> None:
+async def _browse(path: Path, every: tuple[Steps, ...], options: dict[str, Any], start: Any) -> None:
     from playwright.async_api import async_playwright
 
-    from tilewright.data_gen.chromium import launch_first
-
     async with async_playwright() as playwright:
-        browser, _ = await launch_first(playwright)
+        browser = await start(playwright)
         for steps in every:  # each in a profile of its own
             context = await browser.new_context(viewport={"width": 1100, "height": 800}, **options)
             page = await context.new_page()
