@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.configs.errors import InputError
+from tilewright.data_gen.pair_files import is_unicode
 from tilewright.data_gen.records import QAPair
 from tilewright.data_gen.set_similarity import SimilarSets
 from tilewright.data_gen.shingles import shingles
@@ -59,28 +60,28 @@ def contaminations(
     similarity of ``threshold`` or more.
     """
     shingled = [shingles(pair.query, width) for pair in pairs]
-    canonical = {page: gold_address(url) for page, url in urls.items()}
+    places = {page: _place(gold_address(url)) for page, url in urls.items()}
     for found in sets:
-        addresses = frozenset(found.gold.values())
+        gold = {_place(address): address for address in found.gold.values()}
         similar = SimilarSets([shingles(question, width) for question in found.questions], threshold)
         for pair, own in zip(pairs, shingled, strict=True):
-            address = canonical.get(pair.page_id)
+            address = found.gold.get(pair.page_id) or gold.get(places.get(pair.page_id))
             report = _reporter(pair, found.name)
-            if pair.page_id in found.gold or address in addresses:
-                yield report(GOLD_PAGE, found.gold.get(pair.page_id, address or ""), 1.0)
+            if address is not None:
+                yield report(GOLD_PAGE, address, 1.0)
             match = similar.best(own)
             if match is not None:
                 yield report(NEAR_DUPLICATE, found.questions[match[0]], match[1])
 
 
 def gold_pages(sets: Iterable[EvaluationSet], urls: Mapping[str, str], pages: Iterable[str]) -> set[str]:
-    """Those of ``pages`` that are a gold page of one of ``sets``, by id or by canonical URL."""
-    gold: set[str] = set()
-    addresses: set[str] = set()
+    """Those of ``pages`` that are a gold page of one of ``sets``, by id or by canonical URL, scheme aside."""
+    ids: set[str] = set()
+    places: set[str | None] = set()
     for found in sets:
-        gold |= found.gold.keys()
-        addresses |= set(found.gold.values())
-    return {page for page in pages if page in gold or gold_address(urls.get(page, "")) in addresses}
+        ids |= found.gold.keys()
+        places |= {_place(address) for address in found.gold.values()}
+    return {page for page in pages if page in ids or _place(gold_address(urls.get(page, ""))) in places}
 
 
 def contamination_counts(found: Sequence[Contamination], sets: Sequence[EvaluationSet]) -> dict[str, Any]:
@@ -113,6 +114,11 @@ def gold_address(url: str) -> str | None:
         return canonical_url(url)
     except InputError:
         return None
+
+
+def _place(address: str | None) -> str | None:
+    """What two spellings of a page's canonical URL share: all but ``http`` or ``https`` and a slash at the end."""
+    return None if address is None else address.partition("://")[2].rstrip("/")
 
 
 def _reporter(pair: QAPair, name: str) -> Callable[[str, str, float], Contamination]:
@@ -159,14 +165,14 @@ def _parse(line: bytes, where: str) -> tuple[str, list[str]]:
     if not isinstance(data, dict):
         raise InputError(f"{where}: wanted a JSON object, found {type(data).__name__}")
     question = next((data[key] for key in _QUESTION_KEYS if data.get(key) is not None), None)
-    if not isinstance(question, str) or not question.strip():
+    if not isinstance(question, str) or not question.strip() or not is_unicode(question):
         raise InputError(f"{where}: wanted a question under one of {list(_QUESTION_KEYS)}, found {question!r}")
     urls: list[str] = []
     for key in _URL_KEYS:
         value = data.get(key)
         listed = [] if value is None else value if isinstance(value, list) else [value]
         for url in listed:
-            if not isinstance(url, str):
+            if not isinstance(url, str) or not is_unicode(url):
                 raise InputError(f"{where}: {key}: wanted URLs, found {url!r}")
             if not url.strip():
                 continue

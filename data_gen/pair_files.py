@@ -44,11 +44,16 @@ def _faults(pair: QAPair) -> Iterator[str]:
         yield f"query of {pair.query_id!r}: wanted a question, found {pair.query!r}"
     for name in ("query", "answer", "aliases", "source_span", "source_type", "subject", "annotator"):
         value = getattr(pair, name)
-        if _LONE_SURROGATE.search("".join(value)):  # JSON escapes can spell it, UTF-8 can't
+        if not is_unicode("".join(value)):
             yield f"{name} of {pair.query_id!r}: wanted Unicode text, found half of a surrogate pair in {value!r}"
     page_id = page_of(pair.tile_id)
     if pair.tile_id and pair.page_id != page_id:
         yield f"page_id: wanted {page_id!r}, the page of tile {pair.tile_id}, found {pair.page_id!r}"
+
+
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 can write ``text``: JSON escapes can spell half of a surrogate pair, which is no character."""
+    return _LONE_SURROGATE.search(text) is None
 
 
 def check_pictures(store: TileStore, tile_ids: Sequence[str]) -> None:

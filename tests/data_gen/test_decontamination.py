@@ -57,6 +57,25 @@ def test_gold_pages_are_found_by_address_and_by_id() -> None:
 
 
 @pytest.mark.parametrize(
+    "spelled",
+    [
+        "http://en.wikipedia.org/wiki/France",
+        "http://EN.m.wikipedia.org:80/wiki/france#x",
+        "https://en.wikipedia.org/wiki/France/",
+        "https://en.wikipedia.org/wiki/%46rance",
+    ],
+)
+def test_a_gold_page_is_found_however_its_address_is_spelled(spelled: str, tmp_path: Path) -> None:
+    (tmp_path / "set.jsonl").write_text(json.dumps({"query": "Who?", "url": spelled}))
+    sets = read_evaluation_sets([tmp_path / "set.jsonl"])
+    for own, urls in ((page_id(FRANCE), {page_id(FRANCE): FRANCE}), ("f" * 16, {"f" * 16: FRANCE.replace("s:", ":")})):
+        assert gold_pages(sets, urls, [own, "e" * 16]) == {own}
+        found = list(contaminations([pair("When?", own), pair("Where?", "e" * 16)], sets, urls, width=2, threshold=0.5))
+        assert [(entry.query, entry.reason, entry.similarity) for entry in found] == [("When?", "gold_page", 1.0)]
+        assert found[0].matched in sets[0].gold.values()
+
+
+@pytest.mark.parametrize(
     ("query", "question", "similarity"),
     [
         ("Who?", "who", 1.0),  # shorter than a shingle
@@ -102,6 +121,8 @@ def test_files_are_read_in_every_spelling(tmp_path: Path) -> None:
         (b'{"text": "Who?"}', r"wanted a question under one of \['query', 'question'\], found None"),
         (b'{"query": 3}', "wanted a question .*found 3"),
         (b'{"query": " "}', "wanted a question"),
+        (b'{"query": "Who \\ud800?"}', "wanted a question"),
+        (b'{"query": "Who?", "url": "https://en.wikipedia.org/wiki/\\udfff"}', "url: wanted URLs"),
         (b'{"query": "Who?", "url": 3}', "url: wanted URLs, found 3"),
         (b'{"query": "Who?", "gold_urls": ["France"]}', "gold_urls: .*France.*absolute"),
     ],
