@@ -57,7 +57,11 @@ def send_picture(part: ImagePart, settings: ImageSettings) -> SentPicture:
         raise CallError(str(error)) from error
     if fitted != size_px:
         pixels = pixels.resize(fitted, Image.Resampling.LANCZOS)
-    data = _encoded(pixels, settings)
+    try:
+        data = _encoded(pixels, settings)
+    except (OSError, ValueError) as error:  # WebP holds 16,383 pixels a side, JPEG 65,535
+        wanted = "wanted a picture that fits: set llm.image.max_pixels, or encoding png"
+        raise CallError(f"{wanted}; found {fitted[0]} x {fitted[1]} px for {settings.encoding} ({error})") from error
     return SentPicture(data, hashlib.sha256(data).hexdigest(), media_type, fitted)
 
 

@@ -1,6 +1,7 @@
 """Pictures as they are sent: untouched where they fit, the same pixels otherwise, never larger than allowed."""
 
 import io
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -63,6 +64,16 @@ def test_the_fitted_size_is_within_the_limit_and_keeps_the_shape(width: int, hei
 def test_what_is_no_picture_is_an_error_of_its_item(data: bytes) -> None:
     with pytest.raises(CallError, match="wanted"):
         send_picture(ImagePart(data), ImageSettings(encoding="jpeg"))
+
+
+@pytest.mark.parametrize(("encoding", "height_px"), [("webp", 16_384), ("jpeg", 65_536)])
+def test_a_picture_too_tall_for_its_encoding_is_an_error_of_its_item(encoding: Any, height_px: int) -> None:
+    buffer = io.BytesIO()
+    Image.new("RGB", (2, height_px)).save(buffer, "PNG")
+    with pytest.raises(CallError, match=f"max_pixels.*found 2 x {height_px} px"):
+        send_picture(ImagePart(buffer.getvalue()), ImageSettings(encoding=encoding))
+    small = send_picture(ImagePart(buffer.getvalue()), ImageSettings(encoding=encoding, max_pixels=10_000))
+    assert small.size_px[1] <= 10_000
 
 
 def test_a_picture_shows_neither_its_bytes_nor_much_else() -> None:
