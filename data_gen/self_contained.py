@@ -32,7 +32,7 @@ class Config:
 
     ``shard``: "i/n" does one of n parts of the calls; merge_pairs puts parts together. ``review_pairs``: so many of
     the pairs, drawn by ``seed``, are shown in review.html (needs ``tiles``). More than ``max_error_share`` of failed
-    calls stop the stage.
+    calls stop the stage; of questions asked alone, more than that share of all questions.
     """
 
     out: Path
@@ -77,21 +77,22 @@ def self_contained(config: Config, inputs: Inputs, out: Path) -> Counts:
         found = await client.complete(request, parse)
         return {"verdicts": [None] * len(group) if isinstance(found, Unusable) else found.value}
 
-    def process(name: str, wanted: Sequence[Sequence[Item]], prefix: str) -> dict[str, Any]:
+    def process(name: str, wanted: Sequence[Sequence[Item]], prefix: str, allowed: float) -> dict[str, Any]:
         return process_items(
             name,
             wanted,
             lambda group: f"{prefix}{group[0][1].query_id}",
             lambda todo: session.run(todo, ask),
             out,
-            max_error_share=config.max_error_share,
+            max_error_share=allowed,
             metrics=session.metrics,
         )
 
     with Session(config.llm, out) as session:
-        verdicts = _verdicts(groups, process("self_contained", groups, ""), "")
+        verdicts = _verdicts(groups, process("self_contained", groups, "", config.max_error_share), "")
         alone = [[item] for group in groups for item in group if verdicts[item[1].query_id] == UNDECIDED]
-        verdicts |= _verdicts(alone, process("undecided, alone", alone, ALONE), ALONE)
+        allowed = config.max_error_share * len(verdicts) / max(1, len(alone))  # few are alone: one of them isn't 1 %
+        verdicts |= _verdicts(alone, process("undecided, alone", alone, ALONE, min(1.0, allowed)), ALONE)
     items = [item for group in groups for item in group]
     outcomes = [outcome_of(position, pair, verdicts[pair.query_id]) for position, pair in items]
     counts = write_outcomes(out, {pair.query_id: pair for _, pair in items}, outcomes)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tilewright.configs.errors import InputError
-from tilewright.configs.stage import dry_run, run_stage
+from tilewright.configs.stage import StageError, dry_run, run_stage
 from tilewright.data_gen import answerable, make_queries, natural, self_contained
 from tilewright.data_gen.annotator import Generated, RawPair
 from tilewright.data_gen.gates import GateConfig
@@ -54,6 +54,27 @@ def test_a_pair_without_an_answer_is_dropped_and_never_judged(
     assert outcomes == ["no_known_answer", "no_known_answer", "kept"]
     assert (counts["pairs"], counts["kept"], counts["dropped_no_known_answer"]) == (3, 1, 2)
     assert len(server.calls()) == 2, "the tile is read and the answer judged for one pair"
+
+
+def test_one_failed_question_asked_alone_is_a_small_share_of_all(
+    pairs: Callable[..., Path], serve: Callable[..., Any], settings: Settings, tmp_path: Path
+) -> None:
+    rules = tmp_path / "rules.py"
+    rules.write_text(
+        "import re\n"
+        "def rule(prompt):\n"
+        "    count = len(re.findall(r'^[0-9]+[.] When', prompt.text, re.MULTILINE))\n"
+        "    if count == 1:\n        raise ValueError('the connection drops')\n"
+        "    return '\\n'.join(f'{number}. YES' for number in range(2, count + 1))\n"
+        "RULES = [('', rule)]\n"
+    )
+    folder = pairs(*(str(1800 + number) for number in range(20)))
+    llm = settings(serve("--rules", rules), max_retries=0, max_tokens=500)
+    config = self_contained.Config(tmp_path / "out", llm, pairs=folder, per_call=20, max_error_share=0.04)
+    with pytest.raises(StageError, match="1 of 1 items failed"):
+        run_stage(self_contained.STAGE, config)
+    counts = run_stage(self_contained.STAGE, dataclasses.replace(config, max_error_share=0.05))["counts"]
+    assert (counts["pairs"], counts["kept"], counts["dropped_error"]) == (20, 19, 1)
 
 
 def test_tiles_of_another_corpus_are_refused_before_the_first_call(
