@@ -22,6 +22,9 @@ _NAMES = (
     *("evaluation", "assessment", "correctness", "category", "class", "choice", "option", "judge", "assistant"),
     *("status", "final", "score", "rating", "letter"),
 )
+_IS = re.compile(  # "The verdict is CORRECT."; never "The answer is correct", which says something else
+    rf"(?P<name>(?:(?:my|the|our|so|final|overall)\s+){{0,3}}(?:{'|'.join(_BLOCKING)}))\s+is\s+(?=\w)", re.IGNORECASE
+)
 _SEPARATOR = r"\s*[:=|>-]+\s*"
 _END = re.compile(r"\s*(?:\.|!+|,|;)?\s*")
 _EXPLAINED = re.compile(
@@ -163,7 +166,7 @@ class ChoiceReader(Generic[T]):
         """What one plain line says. Raises Undecided if it names a verdict that isn't one of the set."""
         if line.startswith("|") and line.endswith("|"):  # a row of a table
             line = line.strip("| ")
-        named = self._name.match(line)
+        named = self._name.match(line) or _IS.match(line)
         if named is None:
             return self._label(line, named=False)
         rest = unwrapped(line[named.end() :].strip())
