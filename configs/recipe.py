@@ -55,9 +55,9 @@ def _step(path: Path, number: int, entry: Any, stages: Sequence[str]) -> Step:
 
 
 def override(steps: Sequence[Step], overrides: Sequence[str]) -> list[Step]:
-    """The steps with ``key=value`` for all stages whose config file has that (dotted) key: a model, its address.
+    """The steps with ``key=value`` for all stages whose config file has that key, or the block of a dotted one.
 
-    Raises ConfigError for a key that no file of the recipe has.
+    ``llm.api_key_env=KEY`` goes to every stage with an ``llm`` block. Raises ConfigError for a key that no file has.
     """
     for text in overrides:
         key, equals, _ = text.partition("=")
@@ -70,12 +70,9 @@ def override(steps: Sequence[Step], overrides: Sequence[str]) -> list[Step]:
     return list(steps)
 
 
-def _has(data: Any, names: Sequence[str]) -> bool:
-    for name in names:
-        if not isinstance(data, Mapping) or name not in data:
-            return False
-        data = data[name]
-    return True
+def _has(data: Mapping[str, Any], names: Sequence[str]) -> bool:
+    """Whether a file has a key, or of a dotted one its block; what the block may hold is checked when it's loaded."""
+    return names[0] in data and (len(names) == 1 or isinstance(data[names[0]], Mapping))
 
 
 def run_recipe(

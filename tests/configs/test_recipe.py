@@ -76,6 +76,18 @@ def test_overrides_go_to_the_stages_whose_files_have_the_key(recipe: Path, tmp_p
             override(steps, [wrong])
 
 
+def test_a_dotted_override_goes_to_every_stage_with_its_block(recipe: Path, tmp_path: Path) -> None:
+    second = tmp_path / "data_gen/second/run.yaml"
+    second.write_text(second.read_text() + "llm: {model: m}\n")
+    steps = load_recipe(recipe, list(STAGES))
+    wanted = ["llm.model=n", "llm.budget.max_calls=3"]  # the file has no budget: its block may
+    changed = override(steps, wanted)
+    assert changed[0].overrides == () and list(changed[1].overrides[-2:]) == wanted
+    for wrong in ("lm.model=n", "text.model=n"):
+        with pytest.raises(ConfigError, match="wanted key=value"):
+            override(steps, [wrong])
+
+
 def test_status_tells_stale_partial_and_broken(recipe: Path, tmp_path: Path) -> None:
     run(recipe)
     changed = tmp_path / "runs/second/text.txt"
