@@ -110,7 +110,7 @@ def precision(marks: Sequence[Mark], confidence: float = 0.95) -> Precision:
     independent (a share of 0 or 1 gets Wilson's with one trial a page). Raises ValueError for another ``confidence``
     than between 0 and 1.
     """
-    if not 0 < confidence < 1:
+    if not 0 < confidence < (1 + confidence) / 2 < 1:  # the second in floating point: its quantile has to be finite
         raise ValueError(f"wanted a confidence between 0 and 1, found {confidence}")
     counts = {name: sum(mark.mark == name for mark in marks) for name in (GOOD, BAD, UNSURE)}
     decided = _share(marks, {GOOD: 1.0, BAD: 0.0}, confidence)

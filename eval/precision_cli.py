@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -26,8 +27,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def _confidence(text: str) -> float:
-    value = float(text)
-    if not 0 < value < 1:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < (1 + value) / 2 < 1:  # the second in floating point: closer to 1 no quantile is finite
         raise argparse.ArgumentTypeError(f"wanted a number between 0 and 1, found {text}")
     return value
 

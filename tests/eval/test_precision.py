@@ -98,7 +98,7 @@ def test_by_outcome() -> None:
     assert [entry.share for entry in found.values()] == [1.0, 1.0, 0.0]
 
 
-@pytest.mark.parametrize("confidence", [0.0, 1.0, -1.0, math.nan])
+@pytest.mark.parametrize("confidence", [0.0, 1.0, -1.0, math.nan, 1 - 2**-53])
 def test_confidence_is_a_share(confidence: float) -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         precision(marks_of(1, 1), confidence)
@@ -179,6 +179,6 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "82.0" in shown and f"{100 * kept['low']:.1f} to {100 * kept['high']:.1f}" in shown
     assert "odd[red]" in shown and "\x1b" not in shown
     assert "1 earlier marks" in shown and "2 samples" in shown and "wrongly dropped" in shown
-    for wrong in ("1", "0", "x"):
+    for wrong in ("1", "0", "x", "nan", "0.9999999999999999"):
         with pytest.raises(SystemExit):
             run(str(path), "--confidence", wrong)
