@@ -14,7 +14,7 @@ from tilewright.configs.requests import differences
 from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main, read_manifest
 from tilewright.data_gen import make_queries
 from tilewright.data_gen.pair_files import read_pair_file
-from tilewright.data_gen.pair_outcomes import OUTCOMES, PAIRS, read_outcomes, write_outcomes
+from tilewright.data_gen.pair_outcomes import KEPT, OUTCOMES, PAIRS, Outcome, read_outcomes, write_outcomes
 from tilewright.data_gen.records import QAPair, read_jsonl, write_jsonl
 
 STAGES = ("make_queries", "self_contained", "answerable", "natural")
@@ -39,6 +39,7 @@ def merge_pairs(config: Config, inputs: Inputs, out: Path) -> Counts:
         merged = _merge_queries(parts, pairs, counts[0]["annotator"], out)
     else:
         outcomes = [outcome for part in parts for outcome in read_outcomes(part / OUTCOMES)]
+        _check_whole(parts, pairs, outcomes)
         merged = write_outcomes(out, {pair.query_id: pair for pair in pairs}, outcomes)
     return merged | {key: _added([each[key] for each in counts]) for key in counts[0] if key not in merged}
 
@@ -66,6 +67,15 @@ def _check(parts: Sequence[Path], manifests: Sequence[dict[str, Any]]) -> None:
     wanted = [f"{number}/{len(parts)}" for number in range(len(parts))]
     if sorted(map(str, shards)) != sorted(wanted):
         raise InputError(f"parts: wanted each of the shards {wanted} once, found {shards}")
+
+
+def _check_whole(parts: Sequence[Path], pairs: Sequence[QAPair], outcomes: Sequence[Outcome]) -> None:
+    """Raise InputError unless the outcomes are one a pair of the input, and the kept ones those of ``pairs``."""
+    if sorted(outcome.position for outcome in outcomes) != list(range(len(outcomes))):
+        raise InputError(f"{[str(part) for part in parts]}: wanted one outcome for each pair of the stage's input")
+    kept = sorted(outcome.query_id for outcome in outcomes if outcome.outcome == KEPT)
+    if kept != sorted(pair.query_id for pair in pairs):
+        raise InputError(f"{[str(part) for part in parts]}: {PAIRS} holds other pairs than {OUTCOMES} says were kept")
 
 
 def _without_shard(request: Mapping[str, Any]) -> dict[str, Any]:

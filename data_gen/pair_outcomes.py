@@ -81,10 +81,21 @@ def _tally(names: Iterable[str]) -> dict[str, int]:
 def read_outcomes(path: Path) -> list[Outcome]:
     """The outcomes of a file. Raises InputError with file and line for what is none."""
     outcomes = []
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
-                outcomes.append(Outcome(**json.loads(line)))
-            except (ValueError, TypeError) as error:
-                raise InputError(f"{path}:{number}: wanted an outcome, found {line[:80]!r} ({error})") from error
+                outcomes.append(_sound(Outcome(**json.loads(line))))
+            except (ValueError, TypeError, RecursionError) as error:
+                shown = line[:80].decode("utf-8", "replace")
+                raise InputError(f"{path}:{number}: wanted an outcome, found {shown!r} ({error})") from error
     return outcomes
+
+
+def _sound(outcome: Outcome) -> Outcome:
+    """``outcome``, its types checked; TypeError."""
+    names = (outcome.query_id, outcome.page_id, outcome.source_type, outcome.outcome)
+    if type(outcome.position) is not int or not all(isinstance(name, str) for name in names):
+        raise TypeError("position: wanted an integer; ids and names: texts")
+    if not isinstance(outcome.facts, dict):
+        raise TypeError("facts: wanted an object")
+    return outcome
