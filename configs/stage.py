@@ -76,8 +76,11 @@ def run_stage(stage: Stage[C], config: C) -> dict[str, Any]:
     """Run ``stage`` unless its result is already there; return the manifest.
 
     Raises StageError if ``config.out`` holds another request (the message shows the difference), if it can't be
-    written, or if another process is at work in it; MissingInputError for a missing input.
+    written, or if another process is at work in it; MissingInputError for a missing input. With ``llm.dry_run`` it
+    raises StageError with the report, and leaves nothing behind.
     """
+    if _is_dry(config):
+        raise StageError(dry_run(stage, config))
     out: Path = config.out  # type: ignore[attr-defined]
     rank, world = rank_and_world()
     request = request_of(stage.name, stage.schema, config)
@@ -247,7 +250,7 @@ def run_and_show(stage: Stage[Any], arguments: Sequence[str]) -> None:
         )
         raise SystemExit(0 if arguments else 2)
     config = load(arguments[0], stage.config, [argument for argument in arguments[1:] if argument != DRY_RUN])
-    if DRY_RUN in arguments:
+    if DRY_RUN in arguments or _is_dry(config):
         print(f"{stage.name}: {dry_run(stage, config)}")
         return
     manifest = run_stage(stage, config)
@@ -256,6 +259,10 @@ def run_and_show(stage: Stage[Any], arguments: Sequence[str]) -> None:
         print(f"{stage.name}: {config.out} {json.dumps(counts, ensure_ascii=False)}")
         if stage.show is not None:
             stage.show(config.out)
+
+
+def _is_dry(config: Any) -> bool:
+    return bool(getattr(getattr(config, "llm", None), "dry_run", False))
 
 
 def dry_run(stage: Stage[C], config: C) -> str:

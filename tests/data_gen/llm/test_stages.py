@@ -197,6 +197,9 @@ def test_a_dry_run_counts_calls_and_makes_none(
     report = dry_run(make_queries.STAGE, config)
     assert f"calls {TOWNS}" in report and "cost" in report
     assert not server.calls() and not (tmp_path / "queries").exists() and not (tmp_path / "queries.partial").exists()
+    with pytest.raises(StageError, match=f"calls {TOWNS}"):  # as a setting it's no run either
+        run_stage(make_queries.STAGE, dataclasses.replace(config, llm=dataclasses.replace(llm, dry_run=True)))
+    assert not server.calls() and not list(tmp_path.glob("queries*"))
 
 
 def test_wanted_kinds_and_language_reach_the_prompt(
