@@ -16,6 +16,7 @@ from tilewright.data_gen.grounded.terms import contains_title, holds, terms, tit
 from tilewright.data_gen.pair_files import check_tiles
 from tilewright.data_gen.pair_outcomes import PAIRS, read_input_pairs
 from tilewright.data_gen.records import QAPair, Tile, write_jsonl
+from tilewright.data_gen.shingles import split_unspaced, tokens
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.verdicts import Verdict
 
@@ -84,9 +85,7 @@ def filters(config: Config, tiles: dict[str, Tile]) -> tuple[Filter, ...]:
         return None if pair.answer in tiles[pair.tile_id].text else "answer_not_on_tile"
 
     def given_away(pair: QAPair) -> str | None:
-        asked = terms(pair.query)
-        answers = (pair.answer, *pair.aliases)
-        return "answer_in_query" if any(holds(asked, terms(answer)) for answer in answers) else None
+        return "answer_in_query" if any(says(pair.query, answer) for answer in (pair.answer, *pair.aliases)) else None
 
     if config.judge == "none":
         return answer_length, given_away
@@ -107,6 +106,12 @@ def filters(config: Config, tiles: dict[str, Tile]) -> tuple[Filter, ...]:
         return "contradicted" if corpus.contradicts(pair, judge) else None
 
     return answer_length, on_tile, given_away, self_contained, answerable, unique
+
+
+def says(query: str, answer: str) -> bool:
+    """Whether the words of ``answer`` stand in ``query``; letter by letter in scripts written without blanks."""
+    parts = tokens if split_unspaced(answer)[1] else terms
+    return holds(parts(query), parts(answer))
 
 
 def _without_repeats(pairs: list[QAPair], drops: Counter[str]) -> list[QAPair]:

@@ -20,6 +20,7 @@ from tilewright.data_gen.grounded.terms import key_terms
 from tilewright.data_gen.pair_outcomes import read_input_pairs
 from tilewright.data_gen.records import QAPair, write_jsonl
 from tilewright.data_gen.set_similarity import SimilarSets
+from tilewright.data_gen.shingles import split_unspaced
 from tilewright.data_gen.splits import SPLITS, check_shares, split_of, stratified
 
 GOLD = "evaluation"  # the list, in pages.json, of pages that no split may use
@@ -147,8 +148,14 @@ def _page_counts(listed: Mapping[str, Sequence[str]], by_split: Mapping[str, Seq
 
 def near_duplicates(queries: Sequence[str], others: Sequence[str], max_similarity: float) -> set[int]:
     """Positions in ``queries`` whose key terms overlap those of one of ``others`` by ``max_similarity`` or more."""
-    similar = SimilarSets([key_terms(query) for query in others], max_similarity)
-    return {i for i, query in enumerate(queries) if similar.best(key_terms(query)) is not None}
+    similar = SimilarSets([_compared(query) for query in others], max_similarity)
+    return {i for i, query in enumerate(queries) if similar.best(_compared(query)) is not None}
+
+
+def _compared(query: str) -> frozenset[str]:
+    """Key terms; of scripts without blanks, where a whole question would be one term, pairs of letters."""
+    spaced, unspaced = split_unspaced(query)
+    return key_terms(spaced if unspaced else query) | unspaced
 
 
 STAGE = Stage("split_pairs", Config, split_pairs, schema=2)

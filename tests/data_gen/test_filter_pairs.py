@@ -8,7 +8,7 @@ import pytest
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import run_stage
-from tilewright.data_gen.filter_pairs import STAGE, Config, figures
+from tilewright.data_gen.filter_pairs import STAGE, Config, figures, says
 from tilewright.data_gen.make_queries import query_id
 from tilewright.data_gen.records import Block, QAPair, Tile, read_jsonl, write_jsonl
 from tilewright.data_gen.tile_store import write_store
@@ -85,6 +85,22 @@ def test_each_reason(
     counts, kept = run([(title, query, answer), ("Harrow", *GOOD)])
     assert drops(counts) == ({f"dropped_{reason}": 1} if reason else {})
     assert len(kept) == counts["kept"] == (1 if reason else 2)
+
+
+@pytest.mark.parametrize(
+    ("query", "answer", "said"),
+    [
+        ("一九九九年建的大厅是哪一个?", "一九九九年", True),
+        ("大厅是哪一年建的?", "一九九九年", False),
+        ("首都は東京ですか?", "東京", True),
+        ("京東の首都は?", "東京", False),
+        ("Which hall of Harrow?", "Harrow Hall", False),
+        ("Which hall of Harrow?", "harrow", True),
+        ("Which hall?", "?!", False),
+    ],
+)
+def test_what_a_query_says(query: str, answer: str, said: bool) -> None:
+    assert says(query, answer) is said
 
 
 def test_one_digit_answers_go_only_by_a_counted_threshold(

@@ -74,6 +74,20 @@ def test_near_duplicates_leave_train_first_then_validation(tmp_path: Path) -> No
     assert counts["dropped_near_duplicate_train"] == 2 and counts["dropped_near_duplicate_validation"] == 1
 
 
+def test_near_duplicates_of_scripts_without_blanks() -> None:
+    others = ["苔藓大厅是哪一年建成的?", "ห้องโถงมอสสร้างเมื่อปีใด?"]
+    queries = [
+        "苔藓大厅是哪一年建成的",  # the same
+        "请问苔藓大厅是哪一年建成的?",  # 2 of 12 pairs more
+        "谁卖了阿什福德的磨坊?",
+        "苔藓磨坊是由谁建成的?",
+        "ห้องโถงมอสสร้างเมื่อปีใด",
+        "When was the moss hall built?",
+    ]
+    assert near_duplicates(queries, others, 0.8) == {0, 1, 4}
+    assert near_duplicates(["Moss hall of Harrow 苔?"], ["moss hall of harrow 藓"], 0.8) == set()
+
+
 def test_bad_input_is_named(tmp_path: Path) -> None:
     config = corpus(tmp_path, {}, [])
     with pytest.raises(InputError, match=r"pairs\.jsonl has no pair"):
