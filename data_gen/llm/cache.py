@@ -35,13 +35,14 @@ class StoredBatch:
 
 
 class ReplyCache:
-    """The cache in the file ``path``, made if it's missing (``reading``: then it's empty, and no file is made).
+    """The cache in the file ``path``, made if it's missing (``reading``: then it's empty, and no file is made or
+    changed).
 
     Raises InputError if it's something else.
     """
 
     def __init__(self, path: Path, *, reading: bool = False) -> None:
-        self.path = path
+        self.path, self._reading = path, reading and path.exists()
         self._place = ":memory:" if reading and not path.exists() else str(path)
         if not reading:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,12 +52,12 @@ class ReplyCache:
             raise _unusable(path, error) from error
 
     def _open(self) -> None:
-        self._db = sqlite3.connect(self._place, timeout=_BUSY_S, isolation_level=None)
+        place = f"{self.path.absolute().as_uri()}?mode=ro" if self._reading else self._place
+        self._db = sqlite3.connect(place, timeout=_BUSY_S, isolation_level=None, uri=self._reading)
         try:
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute(
-                "PRAGMA synchronous = NORMAL"
-            )  # a killed process loses nothing; a power cut the last replies
+            if not self._reading:
+                self._db.execute("PRAGMA journal_mode = WAL")
+                self._db.execute("PRAGMA synchronous = NORMAL")  # a kill loses nothing, a power cut the last replies
             (found,) = self._db.execute("PRAGMA user_version").fetchone()
             (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'replies'").fetchone()
             others = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -64,7 +65,7 @@ class ReplyCache:
                 raise InputError(
                     f"llm.cache: {self.path} is no cache of this version: move it away or name another file"
                 )
-            for statement in (*_TABLES, f"PRAGMA user_version = {_SCHEMA}"):
+            for statement in () if self._reading else (*_TABLES, f"PRAGMA user_version = {_SCHEMA}"):
                 self._db.execute(statement)
         except BaseException:
             self._db.close()

@@ -6,6 +6,8 @@ from typing import Any
 from tilewright.data_gen.llm.failures import Failure, scrub
 from tilewright.data_gen.llm.request import Reply, Usage
 
+_SECRET_LENGTH = 12  # shorter "keys" (EMPTY, none) are words that a reply may hold
+
 
 def read_completion(body: bytes, key: str | None) -> Reply | Failure:
     """The reply in a response body of status 200; Failure for half a JSON, an error in disguise, or no choice."""
@@ -35,6 +37,8 @@ def reply_of(data: Any, key: str | None) -> Reply | Failure:
     if not isinstance(text, str | None) or not isinstance(refusal, str | None):
         return Failure("broken_json", "wanted a text as content, found something else", may_cost=True)
     finish = finish if isinstance(finish, str) else "stop"
+    if key is not None and len(key) >= _SECRET_LENGTH:  # a server that repeats it: it must not reach cache and data
+        text, refusal = text and text.replace(key, "***"), refusal and refusal.replace(key, "***")
     return Reply(text or "", finish, _usage(data.get("usage")), refusal or None)
 
 

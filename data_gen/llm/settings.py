@@ -162,9 +162,20 @@ def _check_extra_body(extra: dict[str, Any]) -> None:
     for name in extra:
         if name in _RESERVED:
             raise ValueError(f"extra_body.{name}: wanted its own setting instead of one in extra_body")
-        if _SECRET.search(name):
-            raise ValueError(f"extra_body.{name}: wanted no secret in a config; keys come from `api_key_env`")
+    _check_no_secret(extra, "extra_body")
     try:
         canonical_json(extra)
     except (TypeError, ValueError) as error:
         raise ValueError(f"extra_body: wanted values that JSON knows ({error})") from error
+
+
+def _check_no_secret(value: Any, where: str) -> None:
+    """Raise ValueError for a key, at any depth, that names a secret: configs are stored in manifests."""
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            _check_no_secret(item, where)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            if _SECRET.search(str(name)):
+                raise ValueError(f"{where}.{name}: wanted no secret in a config; keys come from `api_key_env`")
+            _check_no_secret(item, f"{where}.{name}")

@@ -68,6 +68,18 @@ def test_reading_makes_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_reading_changes_no_byte_and_needs_no_right_to_write(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    with ReplyCache(path) as cache:
+        cache.put("a", Reply("text", "stop"))
+    before = path.read_bytes()
+    path.chmod(0o444)
+    with ReplyCache(path, reading=True) as cache:
+        found = cache.get("a")
+        assert found is not None and found.text == "text"
+    assert path.read_bytes() == before
+
+
 def test_batches_under_way_are_kept_by_server(tmp_path: Path) -> None:
     with ReplyCache(tmp_path / "c.sqlite") as cache:
         cache.put_batch("s", StoredBatch("t", None, ("a", "b")))

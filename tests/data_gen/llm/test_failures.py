@@ -1,6 +1,7 @@
 """What servers say when they fail, and what is made of it."""
 
 import email.utils
+import json
 import time
 
 import pytest
@@ -145,3 +146,9 @@ def test_faults_of_a_whole_completion(reply: Reply, fault: str | None) -> None:
 )
 def test_a_reply_survives_its_row(reply: Reply) -> None:
     assert from_row(to_row(reply)) == reply
+
+
+def test_a_key_that_a_server_repeats_in_its_reply_stays_out_of_it() -> None:
+    choice = json.dumps({"choices": [{"message": {"content": "sk-abcdef-123456 is EMPTY"}, "finish_reason": "stop"}]})
+    assert read_completion(choice.encode(), "sk-abcdef-123456") == Reply("*** is EMPTY", "stop", None)
+    assert read_completion(choice.encode(), "EMPTY") == Reply("sk-abcdef-123456 is EMPTY", "stop", None)

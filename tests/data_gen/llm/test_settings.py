@@ -36,6 +36,7 @@ class Config:
         ({"base_url": "http://me:secret@host/v1"}, "no user"),
         ({"base_url": "http://host/v1?key=secret"}, "no user"),
         ({"extra_body": {"api_key": "secret"}}, "no secret"),
+        ({"extra_body": {"a": [{"authorization": "x"}]}}, "no secret"),
         ({"extra_body": {"temperature": 1}}, "its own setting"),
         ({"extra_body": {"day": date(2020, 1, 1)}}, "JSON"),
         ({"api_key_env": "sk-secret.1"}, "never the key itself"),
