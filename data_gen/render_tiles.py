@@ -23,6 +23,7 @@ from tilewright.data_gen.tiles import tile_boxes
 from tilewright.data_gen.urls import PAGE_ID
 
 WORK = ".work"
+SPARE_WORKERS = 2  # beyond one a core: a page waits for its files, its frames and the one pipe to the browser
 STORE = "store"
 MAX_VIEWPORT_PX = 16_384  # Chromium captures no wider picture
 
@@ -37,8 +38,8 @@ class Config:
     pages some get none and are dropped. ``max_tiles_per_page`` bounds a page besides. A sampled page keeps its first
     tile; the others are drawn by a digest of page id and ``seed``. ``shard``: "i/n" renders one of n parts of the pages
     (``tilewright tiles merge`` joins them). ``workers``: pages open at the same time in one Chromium (None: one a
-    core), which is started anew after ``pages_per_browser`` pages. A page that takes longer than ``page_timeout_s``
-    has failed. ``image_format``: png keeps Chromium's own pictures, which costs nothing; lossless webp takes half the
+    core and two more), which is started anew after ``pages_per_browser`` pages. A page that takes longer than
+    ``page_timeout_s`` has failed. ``image_format``: png keeps Chromium's own pictures, which costs nothing; lossless webp takes half the
     space and a quarter more time; jpeg loses a little. ``keep_images: false`` stores everything but the pictures:
     ``tilewright tiles render`` makes them again.
     """
@@ -92,7 +93,7 @@ def render_tiles(config: Config, inputs: Inputs, out: Path) -> Counts:
     work = out / WORK
     work.mkdir(exist_ok=True)
     store = StoreWriter(out / STORE, work, [page.page_id for page in pages], keep_images=config.keep_images)
-    workers = config.workers or os.cpu_count() or 1
+    workers = config.workers or (os.cpu_count() or 1) + SPARE_WORKERS
     pool = PagePool(site_of(inputs), inputs["pages"], work, settings_of(config), workers, config.pages_per_browser)
 
     def choosing(page: Page) -> Choose:
