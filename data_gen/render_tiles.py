@@ -39,8 +39,9 @@ class Config:
     tile; the others are drawn by a digest of page id and ``seed``. ``shard``: "i/n" renders one of n parts of the pages
     (``tilewright tiles merge`` joins them). ``workers``: pages open at the same time in one Chromium (None: one a
     core and two more), which is started anew after ``pages_per_browser`` pages. A page that takes longer than
-    ``page_timeout_s`` has failed. ``image_format``: png keeps Chromium's own pictures, which costs nothing; lossless webp takes half the
-    space and a quarter more time; jpeg loses a little. ``keep_images: false`` stores everything but the pictures:
+    ``page_timeout_s`` has failed. ``image_format``: png keeps Chromium's own pictures, which costs nothing; lossless
+    webp takes half the space and a quarter more time; jpeg loses a little. ``keep_images: false`` stores everything
+    but the pictures:
     ``tilewright tiles render`` makes them again.
     """
 
