@@ -139,8 +139,10 @@
   const pieceBox = (node, start, end) => {
     range.setStart(node, start);
     range.setEnd(node, end);
+    const rects = range.getClientRects();
+    if (rects.length === 1) return rects[0].width > 0 && rects[0].height > 0 ? rects[0] : null; // as good as always
     let best = null;
-    for (const rect of range.getClientRects()) {
+    for (const rect of rects) {
       if (rect.width > 0 && rect.height > 0 && (!best || rect.width > best.width)) best = rect;
     }
     return best;

@@ -22,6 +22,7 @@ from tilewright.data_gen.tiles import TileBox
 T = TypeVar("T")
 Pixels = np.ndarray[Any, Any]
 POLL_S = 0.02
+MAX_PICTURES = 6  # of one part, until two in a row are equal
 SETTLE_LIMIT = 10  # a page whose scripts never rest is taken as it is after so many times `settle_s`
 _WEB = ("https://", "http://")
 _HTML = "text/html; charset=utf-8"
@@ -227,6 +228,19 @@ class OpenPage:
         return Picture(await self._screenshot(options, (box.width_px, box.height_px)))
 
     async def _screenshot(self, options: dict[str, Any], size_px: tuple[int, int]) -> bytes:
+        """A picture that came twice in a row: a busy Chromium may draw a frame before all of it is rastered.
+
+        What isn't there yet is blank in it (seen in one of some 1,000). Raises RuntimeError if none comes twice.
+        """
+        picture = await self._picture(options, size_px)
+        for _ in range(MAX_PICTURES - 1):
+            again = await self._picture(options, size_px)
+            if again == picture:
+                return picture
+            picture = again
+        raise RuntimeError(f"{MAX_PICTURES} pictures of one part differ: the page never comes to rest")
+
+    async def _picture(self, options: dict[str, Any], size_px: tuple[int, int]) -> bytes:
         options = {"format": "png", "optimizeForSpeed": True} | options
         reply = await self.session.send("Page.captureScreenshot", options)
         png: bytes = reply["data"]
