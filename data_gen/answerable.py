@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.configs.bounds import check_bounds
-from tilewright.configs.items import process_items
 from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_path, main
 from tilewright.data_gen.llm import Client, LlmSettings, Session
 from tilewright.data_gen.llm_judge import JudgePrompts, LlmJudge
@@ -69,15 +68,7 @@ def answerable(config: Config, inputs: Inputs, out: Path) -> Counts:
         return {"verdict": look.verdict.value, "answer": look.answer, "by": look.by}
 
     with Session(config.llm, out) as session:
-        found = process_items(
-            "answerable",
-            asked,
-            lambda item: item[1].query_id,
-            lambda todo: session.run(todo, work),
-            out,
-            max_error_share=config.max_error_share,
-            metrics=session.metrics,
-        )
+        found = session.process("answerable", asked, lambda item: item[1].query_id, work, config.max_error_share)
     outcomes = [_outcome(position, pair, found.get(pair.query_id)) for position, pair in items]
     counts = write_outcomes(out, {pair.query_id: pair for _, pair in items}, outcomes)
     write_outcome_review(out, outcomes, items, store, number=config.review_pairs, seed=config.seed, title="answerable")

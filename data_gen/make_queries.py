@@ -140,15 +140,7 @@ def annotate(
         return asked(await generator.generate(client, tile, kinds.get(tile_id)), tile, generator.name)
 
     with Session(config.llm, out) as session:
-        found = process_items(
-            "make_queries",
-            wanted,
-            str,
-            lambda tile_ids: session.run(tile_ids, ask),
-            out,
-            max_error_share=config.max_error_share,
-            metrics=session.metrics,
-        )
+        found = session.process("make_queries", wanted, str, ask, config.max_error_share)
     return generator.name, found
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.configs.bounds import check_bounds
-from tilewright.configs.items import process_items
 from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_path, main
 from tilewright.data_gen.llm import Client, LlmSettings, Request, Session, Unusable
 from tilewright.data_gen.pair_outcomes import ERROR, KEPT, Outcome, outcome_of, read_input_pairs, write_outcomes
@@ -64,15 +63,7 @@ def natural(config: Config, inputs: Inputs, out: Path) -> Counts:
         return {"score": None if isinstance(found, Unusable) else found.value}
 
     with Session(config.llm, out) as session:
-        found = process_items(
-            "natural",
-            items,
-            lambda item: item[1].query_id,
-            lambda todo: session.run(todo, work),
-            out,
-            max_error_share=config.max_error_share,
-            metrics=session.metrics,
-        )
+        found = session.process("natural", items, lambda item: item[1].query_id, work, config.max_error_share)
     outcomes = [_outcome(position, pair, found.get(pair.query_id), config.min_score) for position, pair in items]
     counts = write_outcomes(out, {pair.query_id: pair for _, pair in items}, outcomes)
     if store is not None:

@@ -11,7 +11,6 @@ from typing import Any
 
 from tilewright.configs.bounds import check_bounds
 from tilewright.configs.digests import digest_text
-from tilewright.configs.items import process_items
 from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_path, main
 from tilewright.data_gen.llm import Client, LlmSettings, Request, Session, Unusable
 from tilewright.data_gen.pair_outcomes import ERROR, KEPT, outcome_of, read_input_pairs, write_outcomes
@@ -78,15 +77,7 @@ def self_contained(config: Config, inputs: Inputs, out: Path) -> Counts:
         return {"verdicts": [None] * len(group) if isinstance(found, Unusable) else found.value}
 
     def process(name: str, wanted: Sequence[Sequence[Item]], prefix: str, allowed: float) -> dict[str, Any]:
-        return process_items(
-            name,
-            wanted,
-            lambda group: f"{prefix}{group[0][1].query_id}",
-            lambda todo: session.run(todo, ask),
-            out,
-            max_error_share=allowed,
-            metrics=session.metrics,
-        )
+        return session.process(name, wanted, lambda group: f"{prefix}{group[0][1].query_id}", ask, allowed)
 
     with Session(config.llm, out) as session:
         verdicts = _verdicts(groups, process("self_contained", groups, "", config.max_error_share), "")

@@ -7,7 +7,6 @@ from typing import Any
 
 from tilewright.configs.bounds import check_bounds
 from tilewright.configs.digests import digest_text
-from tilewright.configs.items import process_items
 from tilewright.data_gen.annotator import Skip
 from tilewright.data_gen.generation import check_language
 from tilewright.data_gen.llm import Answered, Client, LlmSettings, Request, Session, Unusable
@@ -70,14 +69,12 @@ def ask_about(
         return {"queries": queries, "dropped": {**found.value.dropped, SPAN_NOT_IN_PASSAGE: strangers}}
 
     with Session(llm, out) as session:
-        found = process_items(
+        found = session.process(
             "text_pairs",
             list({passage_key(passage): passage for passage in passages}.values()),
             passage_key,
-            lambda todo: session.run(todo, work),
-            out,
-            max_error_share=max_error_share,
-            metrics=session.metrics,
+            work,
+            max_error_share,
         )
     return {key: Asked(tuple(value["queries"]), value["dropped"]) for key, value in found.items()}
 

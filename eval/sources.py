@@ -9,9 +9,10 @@ from typing import Any
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import read_manifest
 from tilewright.data_gen.records import QAPair
+from tilewright.data_gen.splits import pages_of_split
 from tilewright.eval.questions import Pool, gold_outside
 from tilewright.train.make_tiny_model import TINY_NAME
-from tilewright.train.split_files import PAGES_FILE, pages_of_split
+from tilewright.train.split_files import PAGES_FILE
 
 GROUNDED = "grounded"
 LEARNED = 0.9  # training Recall@1 that the learning check wants

@@ -18,12 +18,13 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError, process_items
 from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
 from tilewright.data_gen.records import QAPair, ReaderExample, TrainingExample, read_jsonl, write_jsonl
+from tilewright.data_gen.splits import pages_of_split
 from tilewright.data_gen.verdicts import Verdict
 from tilewright.mining.candidates import Candidates, Searcher, blocks_of, on_pages
 from tilewright.mining.judge import JUDGES, Judge, outcome_of
 from tilewright.mining.mine_negatives import rank_bin
 from tilewright.train.reader_prompt import CANNOT_ANSWER
-from tilewright.train.split_files import pages_of_split, read_pairs
+from tilewright.train.split_files import read_pairs
 
 T = TypeVar("T")
 SPLITS = ("train", "validation")

@@ -20,6 +20,7 @@ from tilewright.configs.stage import Counts, Inputs, Stage, StageError, executio
 from tilewright.data_gen.llm import Client, LlmSettings, Session
 from tilewright.data_gen.llm_judge import JudgePrompts, LlmJudge
 from tilewright.data_gen.records import QAPair, TrainingExample, write_jsonl
+from tilewright.data_gen.splits import pages_of_split
 from tilewright.data_gen.tiles import page_of
 from tilewright.data_gen.verdicts import Verdict
 from tilewright.mining.candidates import (
@@ -30,7 +31,7 @@ from tilewright.mining.candidates import (
 )
 from tilewright.mining.judge import ERROR, JUDGES, Judge, outcome_of
 from tilewright.mining.walk import DUPLICATE, SAME_PAGE, UNJUDGED, Walk, walk, walk_judged
-from tilewright.train.split_files import pages_of_split, read_pairs
+from tilewright.train.split_files import read_pairs
 
 Ranked = tuple[QAPair, Candidates]
 Mined = Iterator[tuple[QAPair, dict[str, Any] | ItemError]]

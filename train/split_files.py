@@ -1,6 +1,5 @@
 """The files of split_pairs as training, mining and evaluation read them."""
 
-import json
 from pathlib import Path
 
 from tilewright.configs.errors import InputError
@@ -8,17 +7,6 @@ from tilewright.data_gen.pair_files import read_pair_file
 from tilewright.data_gen.records import QAPair
 
 PAGES_FILE = "pages.json"
-
-
-def pages_of_split(path: Path, split: str) -> frozenset[str]:
-    """The page_ids of one split of splits/pages.json. Raises InputError if there's no such split."""
-    try:
-        splits = json.loads(path.read_text(encoding="utf-8"))
-        return frozenset(splits[split])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{path}: wanted {{split: [page_id, ...]}} with {split!r} as split_pairs writes it: {error!r}"
-        ) from error
 
 
 def read_pairs(path: Path, *, may_be_empty: bool = False) -> list[QAPair]:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import QAPair, TrainingExample, read_jsonl
+from tilewright.data_gen.splits import pages_of_split
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.train.batch_plan import choose
-from tilewright.train.split_files import PAGES_FILE, pages_of_split, read_pairs
+from tilewright.train.split_files import PAGES_FILE, read_pairs
 from tilewright.train.validation import Pool
 
 

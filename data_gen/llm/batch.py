@@ -18,7 +18,7 @@ from tilewright.data_gen.llm.calls import Call
 from tilewright.data_gen.llm.connections import open_client
 from tilewright.data_gen.llm.failures import Failure, ServerFailingError, backoff_s, failure_of, scrub, stop_message
 from tilewright.data_gen.llm.request import Reply
-from tilewright.data_gen.llm.transport import Office
+from tilewright.data_gen.llm.transport import Office, asked_until_answered
 
 R = TypeVar("R")
 _MARK = "tilewright"  # our token's name in a batch's metadata
@@ -47,18 +47,7 @@ class BatchTransport:
         if self._began is None:
             self._began = self._spawn(self._begin())
         await asyncio.shield(self._began)
-        tries = 0
-        while True:
-            tries += 1
-            with_schema = call.has_schema and self._office.sends_schema
-            outcome = await self._outcome(call, with_schema)
-            if isinstance(outcome, Reply):
-                return outcome
-            if with_schema and self._office.drop_schema(outcome):
-                continue
-            if not outcome.retryable or tries > self._settings.max_retries:
-                raise self._office.give_up(outcome, tries)
-            await self._office.rest(backoff_s(tries, outcome.retry_after_s))
+        return await asked_until_answered(self._office, call, self._outcome)
 
     async def _outcome(self, call: Call, with_schema: bool) -> Reply | Failure:
         adopted = self._adopted.get(call.digest)

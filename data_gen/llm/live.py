@@ -7,10 +7,10 @@ from typing import Any
 from tilewright.data_gen.llm.calls import Call
 from tilewright.data_gen.llm.completion import read_completion
 from tilewright.data_gen.llm.connections import ClientGroup
-from tilewright.data_gen.llm.failures import Failure, backoff_s, failure_of
+from tilewright.data_gen.llm.failures import Failure, failure_of
 from tilewright.data_gen.llm.limits import AdaptiveLimit, Pace
 from tilewright.data_gen.llm.request import Reply
-from tilewright.data_gen.llm.transport import Office
+from tilewright.data_gen.llm.transport import Office, asked_until_answered
 
 
 class LiveTransport:
@@ -26,18 +26,7 @@ class LiveTransport:
 
     async def reply(self, call: Call) -> Reply:
         """See Transport."""
-        tries = 0
-        while True:
-            tries += 1
-            with_schema = call.has_schema and self._office.sends_schema
-            outcome = await self._try(call, with_schema)
-            if isinstance(outcome, Reply):
-                return outcome
-            if with_schema and self._office.drop_schema(outcome):
-                continue
-            if not outcome.retryable or tries > self._settings.max_retries:
-                raise self._office.give_up(outcome, tries)
-            await self._office.rest(backoff_s(tries, outcome.retry_after_s))
+        return await asked_until_answered(self._office, call, self._try)
 
     async def _try(self, call: Call, with_schema: bool) -> Reply | Failure:
         await self._wait_for_turn(call)

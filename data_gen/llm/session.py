@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tilewright.configs.items import ItemError
+from tilewright.configs.items import ItemError, process_items
 from tilewright.data_gen.llm.batch import BatchTransport
 from tilewright.data_gen.llm.budget import BudgetGate
 from tilewright.data_gen.llm.cache import ReplyCache
@@ -65,6 +65,25 @@ class Session:
             return
         collections.deque(results, maxlen=0)
         raise self.dry_run.error(self.settings.model, self.ledger.whole.cached)
+
+    def process(
+        self,
+        name: str,
+        items: Sequence[T],
+        key: Callable[[T], str],
+        work: Callable[[Client, T], Awaitable[Any]],
+        max_error_share: float,
+    ) -> dict[str, Any]:
+        """``process_items`` with ``run`` for its work, the journal in the stage's folder, the ledger beside the bar."""
+        return process_items(
+            name,
+            items,
+            key,
+            lambda todo: self.run(todo, work),
+            self.out,
+            max_error_share=max_error_share,
+            metrics=self.metrics,
+        )
 
     def metrics(self) -> dict[str, float | int | str]:
         """Live sums for ``Progress.advance(**metrics)``."""

@@ -8,7 +8,14 @@ from typing import Protocol
 from tilewright.data_gen.llm.budget import BudgetGate
 from tilewright.data_gen.llm.cache import ReplyCache
 from tilewright.data_gen.llm.calls import Call
-from tilewright.data_gen.llm.failures import CallError, DeadlineError, Failure, ServerFailingError, stop_message
+from tilewright.data_gen.llm.failures import (
+    CallError,
+    DeadlineError,
+    Failure,
+    ServerFailingError,
+    backoff_s,
+    stop_message,
+)
 from tilewright.data_gen.llm.ledger import Ledger
 from tilewright.data_gen.llm.request import Reply
 from tilewright.data_gen.llm.settings import LlmSettings
@@ -89,3 +96,21 @@ class Office:
                 " is kept: mend the cause and run the same command again"
             )
         return CallError(f"{failure.kind} after {tries} tries: {failure.text}")
+
+
+async def asked_until_answered(
+    office: Office, call: Call, once: Callable[[Call, bool], Awaitable[Reply | Failure]]
+) -> Reply:
+    """The reply of ``once(call, with_schema)``, tried again as long as that may help. Raises what ``give_up`` makes."""
+    tries = 0
+    while True:
+        tries += 1
+        with_schema = call.has_schema and office.sends_schema
+        outcome = await once(call, with_schema)
+        if isinstance(outcome, Reply):
+            return outcome
+        if with_schema and office.drop_schema(outcome):
+            continue
+        if not outcome.retryable or tries > office.settings.max_retries:
+            raise office.give_up(outcome, tries)
+        await office.rest(backoff_s(tries, outcome.retry_after_s))

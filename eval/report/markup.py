@@ -1,7 +1,8 @@
 """HTML out of Python values: everything is escaped unless it is ``Markup`` already."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+
+from tilewright.data_gen import html_page
 
 
 class Markup(str):
@@ -14,8 +15,7 @@ def text(value: object) -> Markup:
     """``value`` as HTML text; Markup stays as it is. Control characters, which HTML forbids, become U+FFFD."""
     if isinstance(value, Markup):
         return value
-    shown = "".join(char if char >= " " or char in "\n\t" else "\ufffd" for char in str(value))
-    return Markup(escape(shown.encode("utf-8", "replace").decode("utf-8"), quote=True))
+    return Markup(html_page.text(str(value)))
 
 
 def join(parts: Iterable[object], between: str = "") -> Markup:

@@ -18,6 +18,7 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.journal import Journal
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen.records import QAPair, ReaderExample, TrainingExample, read_jsonl, write_jsonl
+from tilewright.data_gen.splits import pages_of_split
 from tilewright.data_gen.tiles import page_of
 from tilewright.mining.make_reader_data import (
     STAGE,
@@ -30,7 +31,6 @@ from tilewright.mining.make_reader_data import (
     make_reader_data,
     pick_distractors,
 )
-from tilewright.train.split_files import pages_of_split
 
 CHI_SQUARE_999 = {1: 10.83, 2: 13.82, 3: 16.27, 4: 18.47, 5: 20.52}  # 0.1 % points by degrees of freedom
 

@@ -19,6 +19,7 @@ from tilewright.configs.digests import output_digests
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import StageError, run_stage
 from tilewright.data_gen.records import QAPair, Tile, TrainingExample, read_jsonl, write_jsonl
+from tilewright.data_gen.splits import pages_of_split
 from tilewright.data_gen.tile_store import TileStore, write_store
 from tilewright.data_gen.tiles import page_of
 from tilewright.data_gen.verdicts import Verdict
@@ -27,7 +28,6 @@ from tilewright.mining.candidates import Searcher, blocks_of, on_pages
 from tilewright.mining.index import TileIndex
 from tilewright.mining.judge import JudgeError
 from tilewright.mining.mine_negatives import DUPLICATE, SAME_PAGE, STAGE, UNJUDGED, Config, rank_bin, walk
-from tilewright.train.split_files import pages_of_split
 
 OUTCOMES = ["CORRECT", "WRONG", "CANNOT_ANSWER", "UNPARSED", "ERROR", DUPLICATE, SAME_PAGE, UNJUDGED]
 NEGATIVE = {"WRONG", "CANNOT_ANSWER", UNJUDGED}
