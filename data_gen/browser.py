@@ -1,4 +1,4 @@
-"""One Chromium with several pages: each lays out one document, offline, from a ``Site``."""
+"""A Chromium with its pages: each lays out one document, offline, from a ``Site``."""
 
 import asyncio
 import contextlib
@@ -44,8 +44,9 @@ class _Shown:
 class _Generation:
     """A running browser process, how many pages it was and is used for, and its tabs that wait for the next page."""
 
-    def __init__(self, browser: DevToolsBrowser) -> None:
+    def __init__(self, browser: DevToolsBrowser, javascript: bool) -> None:
         self.browser = browser
+        self.javascript = javascript
         self.opened = 0
         self.open_now = 0
         self.retired = False
@@ -59,15 +60,15 @@ class Browser:
     to the next: a page with scripts has a context of its own.
     """
 
-    def __init__(self, site: Site, viewport_px: tuple[int, int], pages_per_start: int = 500) -> None:
+    def __init__(self, site: Site, viewport_px: tuple[int, int], pages_per_start: int = 500, program: str = "") -> None:
         self._site, self._viewport_px, self._pages_per_start = site, viewport_px, pages_per_start
-        self._program = ""
+        self.program = program  # "": the first that starts
         self._current: _Generation | None = None
         self._starting = asyncio.Lock()
         self.version = ""  # Chromium's; pixels depend on it
 
     async def __aenter__(self) -> Self:
-        await self._generation()
+        await self._generation(javascript=False)
         return self
 
     async def __aexit__(
@@ -78,7 +79,7 @@ class Browser:
 
     async def check(self, profile: Profile) -> None:
         """Raise InputError for a selector of ``profile`` that this browser doesn't understand."""
-        generation = await self._generation()
+        generation = await self._generation(profile.javascript)
         shown = await self._new_tab(generation, profile)
         assert shown.tab is not None
         try:
@@ -91,20 +92,24 @@ class Browser:
         finally:
             await generation.browser.close_tab(shown.tab)
 
-    async def _generation(self) -> _Generation:
-        """The browser to open the next page in, started if need be. Raises BrowserMissingError."""
+    async def _generation(self, javascript: bool) -> _Generation:
+        """The browser to open the next page in, started if need be. Raises BrowserMissingError.
+
+        Scripts wait for frames, so a browser that draws them on demand isn't one for pages with scripts.
+        """
         async with self._starting:
             current = self._current
             if current is not None and not current.retired:
-                if current.opened < self._pages_per_start and not current.browser.ended:
+                usable = current.javascript == javascript and not current.browser.ended
+                if usable and current.opened < self._pages_per_start:
                     return current
                 await self._retire(current)
-            if not self._program:
-                browser, self._program = await launch_first()
+            if not self.program:
+                browser, self.program = await launch_first(frames_on_demand=not javascript)
             else:  # another Chromium would give other pixels
-                browser = await launch(self._program)
+                browser = await launch(self.program, frames_on_demand=not javascript)
             self.version = browser.version
-            self._current = _Generation(browser)
+            self._current = _Generation(browser, javascript)
             return self._current
 
     async def _retire(self, generation: _Generation) -> None:
@@ -115,7 +120,7 @@ class Browser:
     @contextlib.asynccontextmanager
     async def open(self, page: Page, profile: Profile, timeout_s: float) -> AsyncIterator[OpenPage]:
         """Lay out ``page`` as ``profile`` says; closed at the end. Raises DevToolsError if it can't be loaded."""
-        generation = await self._generation()
+        generation = await self._generation(profile.javascript)
         generation.opened += 1
         generation.open_now += 1
         shown: _Shown | None = None

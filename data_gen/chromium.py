@@ -83,8 +83,8 @@ class BrowserMissingError(UserError, RuntimeError):
     """There's no Chromium that starts."""
 
 
-async def launch_first() -> tuple[DevToolsBrowser, str]:
-    """(browser, its program) of the first Chromium on PATH that starts, else Playwright's own.
+async def launch_first(*, frames_on_demand: bool = False) -> tuple[DevToolsBrowser, str]:
+    """(browser, its program) of the first Chromium on PATH that starts, else Playwright's own; see ``launch``.
 
     Raises BrowserMissingError, which names what was tried.
     """
@@ -95,13 +95,13 @@ async def launch_first() -> tuple[DevToolsBrowser, str]:
             tried.append(f"{program}: {silent}")
             continue
         try:
-            return await launch(program), program
+            return await launch(program, frames_on_demand=frames_on_demand), program
         except BrowserMissingError as error:
             tried.append(str(error))
     program = await _program_of_playwright()
     if program:
         try:
-            return await launch(program), program
+            return await launch(program, frames_on_demand=frames_on_demand), program
         except BrowserMissingError as error:
             tried.append(str(error))
     else:
@@ -150,22 +150,26 @@ async def _silent(program: str) -> str:
     return f"--version ended with status {status}" if status else ""
 
 
-async def launch(program: str) -> DevToolsBrowser:
-    """Start ``program``. As root, or where the kernel allows none, it has no sandbox. Raises BrowserMissingError."""
+async def launch(program: str, *, frames_on_demand: bool = False) -> DevToolsBrowser:
+    """Start ``program``, which draws ``frames_on_demand`` only if it can; then no scripts of pages run.
+
+    As root, or where the kernel allows none, it has no sandbox. Raises BrowserMissingError.
+    """
     sandbox = os.geteuid() != 0
     try:
         try:
-            return await _start(program, sandbox)
+            return await _start(program, sandbox, frames_on_demand)
         except LaunchError as error:
             if not sandbox or not any("sandbox" in line.lower() for line in error.log):
                 raise
         print("render_tiles: this machine allows Chromium no sandbox; it runs without", file=sys.stderr)
-        return await _start(program, False)
+        return await _start(program, False, frames_on_demand)
     except LaunchError as error:
         said = " | ".join([str(error), *error.log[:MAX_LOG_LINES]])
         raise BrowserMissingError(f"{program} doesn't start: {said}") from error
 
 
-async def _start(program: str, sandbox: bool) -> DevToolsBrowser:
+async def _start(program: str, sandbox: bool, frames_on_demand: bool) -> DevToolsBrowser:
     flags = [*_ALWAYS, *FLAGS] if sandbox else [*_ALWAYS, *FLAGS, "--no-sandbox"]
-    return await DevToolsBrowser.launch(program, flags, LAUNCH_TIMEOUT_S)
+    can = "headless" in Path(program).name  # the shell; a whole Chromium draws frames when it likes
+    return await DevToolsBrowser.launch(program, flags, LAUNCH_TIMEOUT_S, frames_on_demand=can and frames_on_demand)

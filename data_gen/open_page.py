@@ -211,7 +211,7 @@ class OpenPage:
                 bottom = min(y + height, box.y_px + box.height_px)
                 if not (left <= x and right <= left + width and top <= y and bottom <= top + height):
                     return None
-                png = await self._screenshot({}, self.viewport_px)
+                png = await self._screenshot(self.viewport_px)
                 if (left, top) == (box.x_px, box.y_px) and self.viewport_px == (box.width_px, box.height_px):
                     return Picture(png)
                 view = await asyncio.to_thread(rgb_pixels, png)
@@ -224,30 +224,24 @@ class OpenPage:
     async def _capture_by_clip(self, box: TileBox) -> Picture:
         clip = {"x": box.x_px, "y": box.y_px, "width": box.width_px, "height": box.height_px, "scale": 1}
         await self.read(_SCROLL % (0, 0))
-        options = {"clip": clip, "captureBeyondViewport": True}
-        return Picture(await self._screenshot(options, (box.width_px, box.height_px)))
+        return Picture(await self._screenshot((box.width_px, box.height_px), clip))
 
-    async def _screenshot(self, options: dict[str, Any], size_px: tuple[int, int]) -> bytes:
-        """A picture that came twice in a row: a busy Chromium may draw a frame before all of it is rastered.
+    async def _screenshot(self, size_px: tuple[int, int], clip: dict[str, int] | None = None) -> bytes:
+        """A picture from a frame that is known to be whole, else one that came twice in a row.
 
-        What isn't there yet is blank in it (seen in one of some 1,000). Raises RuntimeError if none comes twice.
+        Chromium may draw a frame before all of it is rastered (seen in one of some 1,000). Raises RuntimeError if
+        none comes twice.
         """
-        picture = await self._picture(options, size_px)
+        whole = await self.tab.whole_frame() if clip is None else None
+        if whole is not None:
+            return _of_size(whole, size_px)
+        picture = await self.tab.screenshot(clip)
         for _ in range(MAX_PICTURES - 1):
-            again = await self._picture(options, size_px)
+            again = await self.tab.screenshot(clip)
             if again == picture:
-                return picture
+                return _of_size(picture, size_px)
             picture = again
         raise RuntimeError(f"{MAX_PICTURES} pictures of one part differ: the page never comes to rest")
-
-    async def _picture(self, options: dict[str, Any], size_px: tuple[int, int]) -> bytes:
-        options = {"format": "png", "optimizeForSpeed": True} | options
-        reply = await self.session.send("Page.captureScreenshot", options)
-        png: bytes = reply["data"]
-        found = png_size(png)
-        if found != size_px:
-            raise RuntimeError(f"asked Chromium for {size_px} px, got {found}")
-        return png
 
     async def answer(self, request: Request) -> None:
         """Serve the document once and the page's own files; refuse all else, also its wish to lead elsewhere."""
@@ -274,3 +268,11 @@ class OpenPage:
     def count_refused(self) -> None:
         """Count a request for what the site has not."""
         self.refused += 1
+
+
+def _of_size(png: bytes, size_px: tuple[int, int]) -> bytes:
+    """``png``. Raises RuntimeError if it is of another size."""
+    found = png_size(png)
+    if found != size_px:
+        raise RuntimeError(f"asked Chromium for {size_px} px, got {found}")
+    return png

@@ -1,4 +1,4 @@
-"""Several pages rendered at a time in one Chromium; PDFs and pictures in worker processes of their own."""
+"""Several pages rendered at a time, each in a Chromium of its own; PDFs and pictures in worker processes."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -57,15 +57,11 @@ class PagePool:
 
     async def _render_all(self, todo: Sequence[Page], choosing: Choosing, results: asyncio.Queue[Result]) -> None:
         waiting = iter(todo)
-        viewport_px = self._settings.viewport_px
+        workers = min(self._workers, len(todo))
         async with AsyncExitStack() as stack:
-            browser: Browser | None = None
-            if any(is_html(page) for page in todo):
-                browser = await stack.enter_async_context(Browser(self._site, viewport_px, self._pages_per_browser))
-                if self._settings.profile not in PROFILES.values():
-                    await browser.check(self._settings.profile)
+            browsers = await self._browsers(stack, min(workers, sum(map(is_html, todo))))
 
-            async def work() -> None:
+            async def work(browser: Browser | None) -> None:
                 with DocumentWorker() as documents:
                     for page in waiting:
                         choose = choosing(page)
@@ -76,8 +72,19 @@ class PagePool:
                             await results.put((page, await asyncio.to_thread(self._draw, documents, page, choose)))
 
             async with asyncio.TaskGroup() as group:
-                for _ in range(min(self._workers, len(todo))):
-                    group.create_task(work())
+                for number in range(workers):
+                    group.create_task(work(browsers[number % len(browsers)] if browsers else None))
+
+    async def _browsers(self, stack: AsyncExitStack, count: int) -> list[Browser]:
+        """``count`` running browsers, all of one program: one draws no two frames at a time."""
+        browsers: list[Browser] = []
+        for _ in range(count):
+            program = browsers[0].program if browsers else ""
+            browser = Browser(self._site, self._settings.viewport_px, self._pages_per_browser, program)
+            browsers.append(await stack.enter_async_context(browser))
+        if browsers and self._settings.profile not in PROFILES.values():
+            await browsers[0].check(self._settings.profile)
+        return browsers
 
     async def _attempt(self, browser: Browser, page: Page, choose: Choose) -> Facts | ItemError:
         """Render a page; after a crash of page or browser once more."""

@@ -23,7 +23,7 @@ from tilewright.data_gen.tiles import tile_boxes
 from tilewright.data_gen.urls import PAGE_ID
 
 WORK = ".work"
-SPARE_WORKERS = 2  # beyond one a core: a page waits for its files, its frames and the one pipe to the browser
+SPARE_WORKERS = 1  # beyond one a core: a page waits for its files and its frames
 STORE = "store"
 MAX_VIEWPORT_PX = 16_384  # Chromium captures no wider picture
 
@@ -37,12 +37,11 @@ class Config:
     ``max_tiles``: of the whole store; every page gets an equal share of it (None: all tiles); with fewer tiles than
     pages some get none and are dropped. ``max_tiles_per_page`` bounds a page besides. A sampled page keeps its first
     tile; the others are drawn by a digest of page id and ``seed``. ``shard``: "i/n" renders one of n parts of the pages
-    (``tilewright tiles merge`` joins them). ``workers``: pages open at the same time in one Chromium (None: one a
-    core and two more), which is started anew after ``pages_per_browser`` pages. A page that takes longer than
-    ``page_timeout_s`` has failed. ``image_format``: png keeps Chromium's own pictures, which costs nothing; lossless
-    webp takes half the space and a quarter more time; jpeg loses a little. ``keep_images: false`` stores everything
-    but the pictures:
-    ``tilewright tiles render`` makes them again.
+    (``tilewright tiles merge`` joins them). ``workers``: pages open at the same time, each in a Chromium of its own
+    (None: one a core and one more), which is started anew after ``pages_per_browser`` pages. A page that takes longer
+    than ``page_timeout_s`` has failed. ``image_format``: png keeps Chromium's own pictures, which costs nothing;
+    lossless webp takes half the space and a quarter more time; jpeg loses a little. ``keep_images: false`` stores
+    everything but the pictures: ``tilewright tiles render`` makes them again.
     """
 
     out: Path

@@ -1,6 +1,7 @@
 """A Chromium that was started for us: its version, its tabs, its end."""
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self
 
@@ -9,22 +10,32 @@ from tilewright.data_gen.devtools.process import ChromiumProcess, LaunchError
 from tilewright.data_gen.devtools.tab import Request, Tab, TabSettings
 
 _ATTACH = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True}
+_FRAMES_ON_DEMAND = (  # each drawn when all that is in it is there
+    "--enable-begin-frame-control",
+    "--run-all-compositor-stages-before-draw",
+    "--disable-new-content-rendering-timeout",
+)
 Attached = tuple[str, str]  # target id, session id
 
 
 class DevToolsBrowser:
     """A running browser. No page of it runs before it is guarded, and none that wasn't asked for runs at all."""
 
-    def __init__(self) -> None:
+    def __init__(self, frames_on_demand: bool) -> None:
         self.version = ""
+        self._frame_lock = asyncio.Lock() if frames_on_demand else None
         self._tabs: dict[str, Tab] = {}  # by browser context
         self._opening: dict[str, asyncio.Future[Attached]] = {}  # by browser context
         self._process: ChromiumProcess
 
     @classmethod
-    async def launch(cls, program: str, flags: Sequence[str], timeout_s: float) -> Self:
-        """Start ``program``. Raises LaunchError."""
-        browser = cls()
+    async def launch(
+        cls, program: str, flags: Sequence[str], timeout_s: float, *, frames_on_demand: bool = False
+    ) -> Self:
+        """Start ``program``; if it draws ``frames_on_demand`` only, for pages without scripts. Raises LaunchError."""
+        if frames_on_demand:
+            flags = [*flags, *_FRAMES_ON_DEMAND]
+        browser = cls(frames_on_demand)
         try:
             browser._process = ChromiumProcess(program, flags, browser._on_event)
         except OSError as error:
@@ -54,6 +65,9 @@ class DevToolsBrowser:
         self, settings: TabSettings, answer: Callable[[Request], Awaitable[None]], refused: Callable[[], None]
     ) -> Tab:
         """An empty page; see Tab. Raises DevToolsError."""
+        if settings.javascript and self._frame_lock is not None:
+            raise ValueError("scripts wait for frames: this browser draws them on demand only")
+        settings = dataclasses.replace(settings, frame_lock=self._frame_lock)
         context = (await self._root.send("Target.createBrowserContext", {"disposeOnDetach": True}))["browserContextId"]
         tab = Tab(self._process.connection, context, settings, answer, refused)
         here = {"browserContextId": context}
@@ -61,7 +75,10 @@ class DevToolsBrowser:
         await self._root.send("Browser.grantPermissions", here | {"permissions": []})
         self._opening[context] = asyncio.get_running_loop().create_future()
         try:
-            creating = asyncio.ensure_future(self._root.send("Target.createTarget", here | {"url": "about:blank"}))
+            width, height = settings.viewport_px
+            page = here | {"url": "about:blank", "width": width, "height": height}
+            page |= {"enableBeginFrameControl": settings.frame_lock is not None}
+            creating = asyncio.ensure_future(self._root.send("Target.createTarget", page))
             attached, _ = await asyncio.gather(self._opening[context], creating)
             self._tabs[context] = tab
             await tab.start(*attached)

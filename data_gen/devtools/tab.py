@@ -10,6 +10,7 @@ from tilewright.data_gen.devtools.connection import Connection, DevToolsError, P
 
 CLOSE_TIMEOUT_S = 10.0
 _ATTACH = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True}
+_PNG = {"format": "png", "optimizeForSpeed": True}
 _EVERY_REQUEST = {"patterns": [{"urlPattern": "*", "requestStage": "Request"}]}
 _OFFLINE = {"offline": True, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
 _LINUX_FONTS = {
@@ -62,10 +63,14 @@ class Request:
 
 @dataclass(frozen=True)
 class TabSettings:
-    """Size of the window (width, height), and whether the page's own scripts run."""
+    """Size of the window (width, height), and whether the page's own scripts run.
+
+    ``frame_lock``: frames are drawn when asked for only, one at a time in a browser; None: whenever it likes.
+    """
 
     viewport_px: tuple[int, int]
     javascript: bool
+    frame_lock: asyncio.Lock | None = None
 
 
 @dataclass
@@ -116,6 +121,36 @@ class Tab:
             raise DevToolsError(f"{url}: {reply.get('errorText') or 'nothing to load'}")
         await self._arrived.setdefault(reply["loaderId"], asyncio.Event()).wait()
         self._arrived.clear()
+
+    async def whole_frame(self) -> bytes | None:
+        """PNG of the window from a frame with all its parts; None where frames can't be asked for.
+
+        Raises DevToolsError.
+        """
+        return None if self.settings.frame_lock is None else await self._frame({"screenshot": _PNG})
+
+    async def screenshot(self, clip: Params | None = None) -> bytes:
+        """PNG of the window, or of the page's part ``clip``, from the next frame. Raises DevToolsError.
+
+        A busy Chromium draws one before all its parts are rastered; what isn't there yet is blank.
+        """
+        part = {} if clip is None else {"clip": clip, "captureBeyondViewport": True}
+        capturing = asyncio.ensure_future(self.session.send("Page.captureScreenshot", _PNG | part))
+        try:
+            while self.settings.frame_lock is not None and not capturing.done():
+                await self._frame({})
+            return bytes((await capturing)["data"])
+        finally:
+            capturing.cancel()
+
+    async def _frame(self, options: Params) -> bytes:
+        """Draw a frame; a PNG of it if ``options`` ask for a screenshot."""
+        assert self.settings.frame_lock is not None
+        async with self.settings.frame_lock:
+            reply = await self.session.send("HeadlessExperimental.beginFrame", options)
+        if options and "screenshotData" not in reply:
+            raise DevToolsError("a frame was drawn without a picture of it")
+        return bytes(reply.get("screenshotData", b""))
 
     async def close(self) -> None:
         """Close it with all that it opened. Raises DevToolsError, or TimeoutError if it doesn't end."""
