@@ -57,34 +57,33 @@ class PagePool:
 
     async def _render_all(self, todo: Sequence[Page], choosing: Choosing, results: asyncio.Queue[Result]) -> None:
         waiting = iter(todo)
-        workers = min(self._workers, len(todo))
         async with AsyncExitStack() as stack:
-            browsers = await self._browsers(stack, min(workers, sum(map(is_html, todo))))
+            first: Browser | None = None
+            if any(is_html(page) for page in todo):
+                first = await stack.enter_async_context(self._browser())
+                if self._settings.profile not in PROFILES.values():
+                    await first.check(self._settings.profile)
 
             async def work(browser: Browser | None) -> None:
-                with DocumentWorker() as documents:
+                async with AsyncExitStack() as own:
+                    documents = own.enter_context(DocumentWorker())
                     for page in waiting:
                         choose = choosing(page)
                         if is_html(page):
-                            assert browser is not None
+                            assert first is not None
+                            if browser is None:  # of the same program, so that pixels are the same
+                                browser = await own.enter_async_context(self._browser(first.program))
                             await results.put((page, await self._attempt(browser, page, choose)))
                         else:
                             await results.put((page, await asyncio.to_thread(self._draw, documents, page, choose)))
 
             async with asyncio.TaskGroup() as group:
-                for number in range(workers):
-                    group.create_task(work(browsers[number % len(browsers)] if browsers else None))
+                for number in range(min(self._workers, len(todo))):
+                    group.create_task(work(None if number else first))
 
-    async def _browsers(self, stack: AsyncExitStack, count: int) -> list[Browser]:
-        """``count`` running browsers, all of one program: one draws no two frames at a time."""
-        browsers: list[Browser] = []
-        for _ in range(count):
-            program = browsers[0].program if browsers else ""
-            browser = Browser(self._site, self._settings.viewport_px, self._pages_per_browser, program)
-            browsers.append(await stack.enter_async_context(browser))
-        if browsers and self._settings.profile not in PROFILES.values():
-            await browsers[0].check(self._settings.profile)
-        return browsers
+    def _browser(self, program: str = "") -> Browser:
+        """A browser for one page at a time: one draws no two frames at once."""
+        return Browser(self._site, self._settings.viewport_px, self._pages_per_browser, program)
 
     async def _attempt(self, browser: Browser, page: Page, choose: Choose) -> Facts | ItemError:
         """Render a page; after a crash of page or browser once more."""

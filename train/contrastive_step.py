@@ -1,30 +1,84 @@
 """One step's loss and gradients: embed this rank's share, gather all vectors, one loss over the global batch."""
 
-from torch import Tensor, zeros
+import dataclasses
+from collections.abc import Callable
+
+from torch import Tensor, nn, zeros
 
 from tilewright.train.batch import Batch
-from tilewright.train.distributed import gather
-from tilewright.train.encoder import Encoder
+from tilewright.train.distributed import gather, highest
+from tilewright.train.grad_cache import Backward, CachedVectors, Chunking, Embed
+from tilewright.train.graph_memory import GraphMemory
 from tilewright.train.losses import Stats
-from tilewright.train.objective import Objective
 from tilewright.train.step_inputs import StepInputs
 
+WHOLE = Chunking(keep_mib=None)
+Objective = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Stats]]
 
-def contrastive_step(encoder: Encoder, objective: Objective, inputs: StepInputs) -> tuple[Tensor, Stats]:
-    """Add this rank's part of the loss's gradients to the parameters; return (loss, stats) of the global batch.
 
-    The loss is that of the global batch on every rank; ``average_gradients`` afterwards gives every rank the gradients
-    that one rank would have computed alone. All vectors of a share are embedded with gradient at once.
+def plain_backward(loss: Tensor, _last: bool) -> None:
+    """Add the gradients of ``loss`` to the parameters."""
+    loss.backward()  # type: ignore[no-untyped-call]
+
+
+class ContrastiveStep:
+    """Losses and gradients of ``embed``'s model under ``objective``, chunk by chunk as ``chunking`` says.
+
+    ``dimension``: D of the vectors. ``equal_passes``: every rank makes the same number of forward and backward passes,
+    as sharded parameters demand; a rank with fewer chunks repeats one with a gradient of zero. Then no graph is kept.
     """
-    queries = gather(_embed(encoder, inputs.queries), inputs.query_counts)
-    tiles = gather(_embed(encoder, inputs.tiles), inputs.tile_counts)
-    loss, stats = objective(queries, tiles, inputs.positive.to(queries.device), inputs.ignore.to(queries.device))
-    loss.backward()
-    return loss.detach(), stats
 
+    def __init__(
+        self,
+        model: nn.Module,
+        embed: Embed,
+        objective: Objective,
+        dimension: int,
+        *,
+        chunking: Chunking = WHOLE,
+        backward: Backward = plain_backward,
+        equal_passes: bool = False,
+    ) -> None:
+        self._embed, self._objective, self._dimension = embed, objective, dimension
+        self._device = next(model.parameters()).device
+        self._chunking, self._backward, self._equal_passes = chunking, backward, equal_passes
+        self._memory = GraphMemory(model)
 
-def _embed(encoder: Encoder, batch: Batch | None) -> Tensor:
-    """[B, D]; an empty share still takes part in the gather's backward pass, as all ranks must."""
-    if batch is None:
-        return zeros(0, encoder.dimension, device=encoder.device, requires_grad=True)
-    return encoder.forward(batch)
+    def __call__(self, inputs: StepInputs) -> tuple[Tensor, Stats]:
+        """Add this rank's part of the loss's gradients to the parameters; return (loss, stats) of the global batch.
+
+        The loss is that of the global batch on every rank; averaged over ranks, the gradients are those that one rank
+        would have computed alone.
+        """
+        self._memory.start_step()
+        cached = self._embedded([self._chunking.cut(batch) for batch in (inputs.queries, inputs.tiles)])
+        queries, tiles = (
+            zeros(0, self._dimension, device=self._device, requires_grad=True) if side.vectors is None else side.vectors
+            for side in cached
+        )  # an empty share takes part in the gather's backward pass too
+        loss, stats = self._objective(
+            gather(queries, inputs.query_counts),
+            gather(tiles, inputs.tile_counts),
+            inputs.positive.to(self._device),
+            inputs.ignore.to(self._device),
+        )
+        remaining = sum(map(len, cached))
+        self._backward(loss, remaining == 0)
+        for side in cached:
+            for surrogate in side.losses():
+                remaining -= 1
+                self._backward(surrogate, remaining == 0)
+        return loss.detach(), stats
+
+    def _embedded(self, sides: list[list[Batch]]) -> list[CachedVectors]:
+        """Vectors of this rank's chunks of queries, and of tiles."""
+        chunking, passes = self._chunking, [0, 0]
+        if self._equal_passes:
+            chunking = dataclasses.replace(chunking, keep_mib=0)
+            passes = [highest(len(chunks), self._device) for chunks in sides]
+        elif max(map(len, sides)) <= 1:  # nothing would be won by embedding it twice
+            chunking = WHOLE
+        return [
+            CachedVectors(chunks, self._embed, chunking, self._memory, count)
+            for chunks, count in zip(sides, passes, strict=True)
+        ]

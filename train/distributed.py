@@ -18,6 +18,7 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.stage import rank_and_world
 
 TIMEOUT = datetime.timedelta(minutes=30)
+BUCKET_BYTES = 64 << 20
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -82,29 +83,58 @@ class _Gather(torch.autograd.Function):
         return torch.split(total, context.counts)[dist.get_rank()], None
 
 
-def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Average gradients over ranks in one reduction; a parameter without one on some rank counts as zero there.
+def average_gradients(parameters: Iterable[nn.Parameter], bucket_bytes: int = BUCKET_BYTES) -> None:
+    """Average gradients over ranks, bucket by bucket; a parameter without one on some rank counts as zero there.
 
     A parameter that has no gradient on any rank keeps none, as on one rank.
     """
-    if ranks() == 1:
-        return
     parameters = list(parameters)
-    if not parameters:
+    if ranks() == 1 or not parameters:
         return
-    device = parameters[0].device
-    present = torch.tensor([float(parameter.grad is not None) for parameter in parameters], device=device)
+    present = torch.tensor([float(parameter.grad is not None) for parameter in parameters])
+    present = present.to(parameters[0].device)
     dist.all_reduce(present)
     used = [parameter for parameter, count in zip(parameters, present.tolist(), strict=True) if count]
-    for parameter in used:
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-    flat = torch.cat([parameter.grad.flatten().float() for parameter in used if parameter.grad is not None])
-    dist.all_reduce(flat)
-    flat /= ranks()
-    sizes = [parameter.numel() for parameter in used]
-    for parameter, average in zip(used, torch.split(flat, sizes), strict=True):
-        parameter.grad = average.view_as(parameter).to(parameter.dtype)
+    reducing = [_reduce(bucket) for bucket in _buckets(used, bucket_bytes)]
+    for bucket, flat, work in reducing:
+        work.wait()
+        flat /= ranks()
+        sizes = [parameter.numel() for parameter in bucket]
+        for parameter, average in zip(bucket, torch.split(flat, sizes), strict=True):
+            parameter.grad = average.view_as(parameter).to(parameter.dtype)
+
+
+def _buckets(parameters: list[nn.Parameter], bucket_bytes: int) -> Iterator[list[nn.Parameter]]:
+    """Runs of parameters of at most ``bucket_bytes`` together in float32, or of one."""
+    bucket: list[nn.Parameter] = []
+    size = 0
+    for parameter in parameters:
+        if bucket and size + 4 * parameter.numel() > bucket_bytes:
+            yield bucket
+            bucket, size = [], 0
+        bucket.append(parameter)
+        size += 4 * parameter.numel()
+    if bucket:
+        yield bucket
+
+
+def _reduce(bucket: list[nn.Parameter]) -> tuple[list[nn.Parameter], Tensor, Any]:
+    """(bucket, its summed gradients once the work is done, the work)."""
+    gradients = [
+        torch.zeros_like(parameter).flatten() if parameter.grad is None else parameter.grad.flatten()
+        for parameter in bucket
+    ]
+    flat = torch.cat([gradient.float() for gradient in gradients])
+    return bucket, flat, dist.all_reduce(flat, async_op=True)
+
+
+def highest(number: int, device: torch.device) -> int:
+    """The largest ``number`` of all ranks."""
+    if ranks() == 1:
+        return number
+    value = torch.tensor([number], device=device)
+    dist.all_reduce(value, dist.ReduceOp.MAX)
+    return int(value.item())
 
 
 def same_everywhere(parameters: Iterable[nn.Parameter]) -> None:

@@ -15,9 +15,10 @@ from tilewright.data_gen.records import TrainingExample, from_json
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.train.adapters import trainable
 from tilewright.train.batch_plan import BatchPlan
-from tilewright.train.contrastive_step import contrastive_step
+from tilewright.train.contrastive_step import ContrastiveStep
 from tilewright.train.distributed import average_gradients, process_group
 from tilewright.train.encoder import load_encoder
+from tilewright.train.grad_cache import Chunking
 from tilewright.train.objective import LossConfig, Objective
 from tilewright.train.step_inputs import StepInputMaker, TileInputs
 
@@ -29,7 +30,9 @@ def gradients(model: Path, tiles: Path, case: dict[str, Any], rank: int, world: 
     objective = Objective(LossConfig(0.1, learn_temperature=True, symmetric=case["symmetric"]))
     plan = BatchPlan(examples, batch_size=len(examples), seed=0)
     inputs = StepInputMaker(plan, TileInputs(encoder, TileStore.open(tiles)), rank, world)(0)
-    loss, stats = contrastive_step(encoder, objective, inputs)
+    chunking = Chunking(rows=case["chunk_rows"])
+    step = ContrastiveStep(encoder.model, encoder.forward, objective, encoder.dimension, chunking=chunking)
+    loss, stats = step(inputs)
     weights = trainable(torch.nn.ModuleDict({"encoder": encoder.model, "objective": objective}))
     average_gradients(weights.values())
     found = {name: parameter.grad for name, parameter in weights.items() if parameter.grad is not None}

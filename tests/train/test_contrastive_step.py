@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from tilewright.data_gen.records import TrainingExample, to_json
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.train.batch_plan import BatchPlan
-from tilewright.train.contrastive_step import contrastive_step
+from tilewright.train.contrastive_step import ContrastiveStep
 from tilewright.train.encoder import load_encoder
 from tilewright.train.objective import LossConfig, Objective
 from tilewright.train.step_inputs import StepInputMaker, StepStream, TileInputs, stack
@@ -36,13 +36,14 @@ def examples_of(ids: tuple[str, ...]) -> list[TrainingExample]:
     ]
 
 
-CASES = ("both directions", "one direction", "empty share")
+CASES = ("both directions", "one direction", "empty share", "both directions, chunks", "one direction, chunks")
 
 
 def case_of(name: str, ids: tuple[str, ...]) -> dict[str, Any]:
-    """`empty share`: one query and two tiles; one of two ranks has no query."""
+    """`empty share`: one query and two tiles; one of two ranks has no query. `chunks`: two or three a rank."""
     examples = [TrainingExample("q0", "One?", ids[0], (ids[1],))] if name == "empty share" else examples_of(ids)
-    return {"examples": [to_json(example) for example in examples], "symmetric": name == "both directions"}
+    listed = [to_json(example) for example in examples]
+    return {"examples": listed, "symmetric": name.startswith("both"), "chunk_rows": 2 if "chunks" in name else None}
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,8 @@ def test_loss_is_that_of_the_encoder_s_own_vectors(reader_parts: Any) -> None:
     encoder, store = load_encoder(reader_parts.model.parent / "embedder"), TileStore.open(reader_parts.tiles)
     examples = examples_of(reader_parts.tile_ids)
     inputs = StepInputMaker(BatchPlan(examples, batch_size=5, seed=0), TileInputs(encoder, store), 0, 1)(0)
-    loss, _ = contrastive_step(encoder, Objective(LossConfig(0.1, learn_temperature=False)), inputs)
+    objective = Objective(LossConfig(0.1, learn_temperature=False))
+    loss, _ = ContrastiveStep(encoder.model, encoder.forward, objective, encoder.dimension)(inputs)
     tile_ids = sorted({tile for example in examples for tile in (example.positive_tile_id, *example.negative_tile_ids)})
     vectors = {tile_id: encoder.encode_tiles([store.image(tile_id)])[0] for tile_id in tile_ids}
     losses = []

@@ -21,12 +21,13 @@ from tilewright.configs.load import ConfigError
 from tilewright.configs.stage import StageError, partial_of, run_stage
 from tilewright.data_gen.records import QAPair, TrainingExample, write_jsonl
 from tilewright.data_gen.tile_store import TileStore
-from tilewright.train import train_embedder
+from tilewright.train import embedder_run
 from tilewright.train.adapters import AdapterError, LoraGroup
+from tilewright.train.embedder_run import Run
 from tilewright.train.encoder import load_encoder
 from tilewright.train.objective import LossConfig
 from tilewright.train.step_inputs import TileInputs
-from tilewright.train.train_embedder import STAGE, Config, Run
+from tilewright.train.train_embedder import STAGE, Config
 from tilewright.train.training_data import load_training_data
 from tilewright.train.validation import retrieval_figures
 
@@ -185,9 +186,9 @@ def killed() -> None:
     [
         (Run, "record", 1),  # before the first update
         (Run, "record", 6),  # between two saves
-        (train_embedder.training_checkpoint, "save_best", 1),  # best weights of a step that is made again
-        (train_embedder.training_checkpoint, "save_resume", 2),
-        (train_embedder, "save_encoder", 1),  # all but the manifest is written
+        (embedder_run.training_checkpoint, "save_best", 1),  # best weights of a step that is made again
+        (embedder_run.training_checkpoint, "save_resume", 2),
+        (embedder_run, "save_encoder", 1),  # all but the manifest is written
     ],
 )
 def test_a_run_that_goes_on_is_byte_identical(

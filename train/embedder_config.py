@@ -1,0 +1,80 @@
+"""The configuration of embedder training."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from tilewright.configs.stage import execution, input_path
+from tilewright.train.adapters import LoraGroup
+from tilewright.train.grad_cache import Chunking
+from tilewright.train.objective import LossConfig
+
+
+@dataclass(frozen=True)
+class Config:
+    """How to train an embedder.
+
+    model: folder of the encoder to start from; examples: examples.jsonl of mine_negatives; validation: validation.jsonl
+    and splits: folder of split_pairs. ``trainable``: `full`, or `adapters` with the LoRA groups in ``adapters``.
+    ``hard_negatives`` of each example's negatives (hardest first) and ``random_tiles`` more training tiles join each
+    batch as candidates. ``keep``: the weights of the best validation
+    (by ``validation_metric``, of trained weights only: `best_beats_start` in the counts tells whether they beat the
+    untrained) or the last ones; ``patience``: stop after so many validations without a better one.
+    ``train_recall_every``: steps between searches of ``train_recall_queries`` training queries among all tiles of
+    training pages. ``cache_mib``: patches of tiles kept in memory. ``threads``: of torch (none: its default); a
+    resumed run is byte-identical on the same number. ``precision``: of frozen weights; adapters are float32 always.
+    """
+
+    out: Path
+    seed: int
+    trainable: Literal["full", "adapters"]
+    loss: LossConfig
+    steps: int
+    batch_size: int
+    hard_negatives: int
+    random_tiles: int
+    learning_rate: float
+    warmup_steps: int
+    weight_decay: float
+    max_grad_norm: float
+    validate_every: int
+    save_every: int
+    keep: Literal["best", "last"]
+    validation_metric: Literal["recall_at_1", "recall_at_3", "recall_at_10", "mrr"]
+    validation_queries: int
+    train_recall_every: int | None
+    threads: int | None
+    cache_mib: int = execution()
+    model: Path = input_path()
+    examples: Path = input_path()
+    tiles: Path = input_path()
+    validation: Path = input_path()
+    splits: Path = input_path()
+    adapters: dict[str, LoraGroup] = field(default_factory=dict)
+    train_recall_queries: int = 64
+    limit_examples: int | None = None
+    patience: int | None = None
+    precision: Literal["float32", "bfloat16"] = "float32"
+    chunking: Chunking = field(default_factory=Chunking)
+    gradient_checkpointing: bool = False
+
+    def __post_init__(self) -> None:
+        positive = ("steps", "batch_size", "validate_every", "save_every", "validation_queries", "train_recall_queries")
+        for name in (*positive, "hard_negatives", "random_tiles"):
+            if getattr(self, name) < (name in positive):
+                raise ValueError(f"{name}: wanted at least {int(name in positive)}, found {getattr(self, name)}")
+        for name in ("learning_rate", "max_grad_norm"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name}: wanted more than 0, found {getattr(self, name)}")
+        for name in ("limit_examples", "patience", "threads"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name}: wanted at least 1, or null, found {value}")
+        if self.weight_decay < 0 or self.cache_mib < 0:
+            raise ValueError("weight_decay and cache_mib: wanted at least 0")
+        if not 0 <= self.warmup_steps <= self.steps:
+            raise ValueError(f"warmup_steps: wanted 0 to steps ({self.steps}), found {self.warmup_steps}")
+        if (self.trainable == "adapters") != bool(self.adapters):
+            raise ValueError("adapters: wanted LoRA groups with `trainable: adapters`, and none with `trainable: full`")
+        if (self.trainable, self.precision) == ("full", "bfloat16"):
+            raise ValueError("precision: wanted float32 with `trainable: full`: updates get lost in bfloat16 weights")
