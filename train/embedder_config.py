@@ -4,10 +4,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from tilewright.configs.bounds import check_bounds
 from tilewright.configs.stage import execution, input_path
 from tilewright.train.adapters import LoraGroup
 from tilewright.train.grad_cache import Chunking
 from tilewright.train.objective import LossConfig
+from tilewright.train.trackers import Tracker
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,13 @@ class Config:
     untrained) or the last ones; ``patience``: stop after so many validations without a better one.
     ``train_recall_every``: steps between searches of ``train_recall_queries`` training queries among all tiles of
     training pages. ``cache_mib``: patches of tiles kept in memory. ``threads``: of torch (none: its default); a
-    resumed run is byte-identical on the same number. ``precision``: of frozen weights; adapters are float32 always.
+    resumed run is byte-identical on the same number. ``precision``: bfloat16 means frozen weights in it and autocast;
+    what is trained stays float32, and so do vectors and loss.
+    ``chunking``: GradCache, how many rows are embedded at once. ``text_pairs``: text_pairs.jsonl of text_pairs, for the
+    first ``text_steps`` steps, in which queries are matched with passages. ``temperature_learning_rate``: if another
+    than ``learning_rate``. ``ema_decay``: search and keep the moving average of the weights. ``keep_last``: so many of
+    the checkpoints at ``save_every`` stay, in ``checkpoints/step-N``. ``workers``: processes that read, resize and
+    tokenise (0: a thread).
     """
 
     out: Path
@@ -57,6 +65,14 @@ class Config:
     precision: Literal["float32", "bfloat16"] = "float32"
     chunking: Chunking = field(default_factory=Chunking)
     gradient_checkpointing: bool = False
+    text_pairs: Path | None = input_path(default=None)
+    text_steps: int = 0
+    schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    temperature_learning_rate: float | None = None
+    ema_decay: float | None = None
+    keep_last: int = 0
+    workers: int = execution(default=0)
+    trackers: tuple[Tracker, ...] = execution(default=())
 
     def __post_init__(self) -> None:
         positive = ("steps", "batch_size", "validate_every", "save_every", "validation_queries", "train_recall_queries")
@@ -76,5 +92,10 @@ class Config:
             raise ValueError(f"warmup_steps: wanted 0 to steps ({self.steps}), found {self.warmup_steps}")
         if (self.trainable == "adapters") != bool(self.adapters):
             raise ValueError("adapters: wanted LoRA groups with `trainable: adapters`, and none with `trainable: full`")
-        if (self.trainable, self.precision) == ("full", "bfloat16"):
-            raise ValueError("precision: wanted float32 with `trainable: full`: updates get lost in bfloat16 weights")
+        if not 0 <= self.text_steps <= self.steps or (self.text_steps > 0) != (self.text_pairs is not None):
+            raise ValueError(
+                f"text_steps: wanted 1 to steps ({self.steps}) with text_pairs, 0 without, found {self.text_steps}"
+            )
+        if self.ema_decay is not None and not 0 < self.ema_decay < 1:
+            raise ValueError(f"ema_decay: wanted between 0 and 1, or null, found {self.ema_decay}")
+        check_bounds(self, 0, None, "keep_last", "workers")

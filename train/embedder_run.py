@@ -1,17 +1,19 @@
 """The training loop of an embedder: updates, searches, what is kept, where it goes on after a kill."""
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tilewright.configs.progress import Progress
 from tilewright.configs.stage import Counts, StageError, log_path
 from tilewright.train import training_checkpoint
 from tilewright.train.adapters import add_adapters, assert_moved, count_by_group, trainable
+from tilewright.train.batch import Batch
 from tilewright.train.batch_plan import BatchPlan, digest_of
 from tilewright.train.contrastive_step import ContrastiveStep
 from tilewright.train.distributed import on_any_rank, same_everywhere
@@ -22,6 +24,7 @@ from tilewright.train.parallel import Replicated
 from tilewright.train.run_control import StopRequest, Stopwatch
 from tilewright.train.schedule import learning_rate
 from tilewright.train.step_inputs import StepInputMaker, StepInputs, StepStream, TileInputs
+from tilewright.train.trackers import open_trackers
 from tilewright.train.training_data import TrainingData, pool_counts
 from tilewright.train.validation import chance, retrieval_figures
 
@@ -45,7 +48,7 @@ class Run:
         self.parallel = Replicated(self.weights, self.optimizer, config.max_grad_norm)
         self.contrastive_step = ContrastiveStep(
             encoder.model,
-            encoder.forward,
+            self.embed,
             self.objective,
             encoder.dimension,
             chunking=config.chunking,
@@ -66,6 +69,12 @@ class Run:
             training_checkpoint.drop_best_after(out, self.position.step)
             training_checkpoint.write_curve(out / training_checkpoint.CURVE, self.curve)
 
+    def embed(self, batch: Batch) -> Tensor:
+        """[B, D] float32 vectors with gradient, in the run's precision."""
+        wanted = self.config.precision == "bfloat16"
+        with torch.autocast(self.encoder.device.type, torch.bfloat16, enabled=wanted):
+            return self.encoder.forward(batch)
+
     def train(self, stop: StopRequest) -> None:
         """All updates from where the run stands."""
         config = self.config
@@ -73,13 +82,18 @@ class Run:
             self.record({"step": 0} | self.searches(0))
         make = StepInputMaker(self.plan, self.tiles, self.rank, self.world)
         stream = StepStream(make, self.position.step, config.steps)
-        with Progress("train_embedder", config.steps, log_path(self.out), quiet=self.rank != 0) as progress:
+        quiet = self.rank != 0
+        with (
+            Progress("train_embedder", config.steps, log_path(self.out), quiet=quiet) as progress,
+            open_trackers(config.trackers, log_path(self.out).parent, dataclasses.asdict(config), quiet=quiet) as told,
+        ):
             progress.advance(self.position.step)
             watch = Stopwatch(lambda: stream.wait_s)
             for inputs in () if self.is_done() else stream:
                 entry = self.update(inputs)
                 timings = watch.lap(len(inputs.planned.examples))
                 self.record(entry | self.searches(entry["step"]))
+                told.log(self.curve[-1] | timings, self.curve[-1]["step"])
                 progress.advance(1, **shown(self.curve[-1]), **timings)
                 watch.restart()
                 stopping = on_any_rank(stop.requested, self.encoder.device)
@@ -150,6 +164,9 @@ class Run:
     def save(self) -> None:
         """What a resumed run goes on from."""
         if self.rank == 0:
+            if self.config.keep_last and self.position.step % self.config.save_every == 0:
+                step, save = self.position.step, lambda folder: save_encoder(self.encoder, folder)
+                training_checkpoint.keep_last(self.out, step, self.config.keep_last, save)
             training_checkpoint.save_resume(self.out, self.position, self.weights, self.optimizer, self.curve)
 
     def finish(self) -> Counts:

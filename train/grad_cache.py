@@ -117,7 +117,7 @@ class _RandomState:
 
     @classmethod
     def now(cls) -> "_RandomState":
-        return cls(torch.get_rng_state(), torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None)
+        return cls(torch.get_rng_state(), torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None)  # type: ignore[no-untyped-call]
 
     @contextmanager
     def replayed(self) -> Iterator[None]:

@@ -30,7 +30,8 @@ def train_embedder(config: Config, inputs: Inputs, out: Path) -> Counts:
         )
         if config.keep == "best" and not data.validation.queries:
             raise InputError(f"{inputs['validation']}: no validation questions: wanted some, or `keep: last`")
-        encoder = load_encoder(inputs["model"], device=device, dtype=getattr(torch, config.precision))
+        frozen = torch.float32 if config.trainable == "full" else getattr(torch, config.precision)
+        encoder = load_encoder(inputs["model"], device=device, dtype=frozen)
         run = Run(config, data, encoder, out, rank, world)
         run.train(stop)
         return run.finish()

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import from_json
 
-RESUME, BEST = ".resume", ".best"
+RESUME, BEST, CHECKPOINTS = ".resume", ".best", "checkpoints"
 WEIGHTS, OPTIMIZER, POSITION, CURVE = "weights.safetensors", "optimizer.pt", "position.json", "curve.jsonl"
 _STEP = re.compile(r"step-(\d+)")
 
@@ -108,6 +108,16 @@ def drop_best_after(out: Path, step: int) -> None:
     for later in _steps(out / BEST):
         if later > step:
             shutil.rmtree(out / BEST / f"step-{later}")
+
+
+def keep_last(out: Path, step: int, count: int, save: Callable[[Path], object]) -> None:
+    """Let ``save`` write ``checkpoints/step-N``; of the older ones, and none is newer, ``count`` - 1 stay."""
+    parent = out / CHECKPOINTS
+    older = [other for other in _steps(parent) if other < step]
+    for other in _steps(parent):
+        if other >= step or other in older[: len(older) + 1 - count]:
+            shutil.rmtree(parent / f"step-{other}")
+    save(parent / f"step-{step}")
 
 
 def write_curve(path: Path, curve: list[dict[str, Any]]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from tilewright.configs.digests import output_digests
 from tilewright.configs.errors import InputError
@@ -25,6 +26,7 @@ from tilewright.train import embedder_run
 from tilewright.train.adapters import AdapterError, LoraGroup
 from tilewright.train.embedder_run import Run
 from tilewright.train.encoder import load_encoder
+from tilewright.train.grad_cache import Chunking
 from tilewright.train.objective import LossConfig
 from tilewright.train.step_inputs import TileInputs
 from tilewright.train.train_embedder import STAGE, Config
@@ -289,6 +291,47 @@ def test_adapters_resume_to_the_byte(inputs: Inputs, tmp_path: Path, monkeypatch
     assert output_digests(one.out) == output_digests(two.out)
 
 
+def test_the_last_checkpoints_stay_and_survive_a_kill(
+    inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"keep_last": 2, "save_every": 2, "steps": 8, "validate_every": 8}
+    one, two = (inputs.config(tmp_path / name, **changes) for name in ("one", "two"))
+    run_stage(STAGE, one)
+    assert sorted(path.name for path in (one.out / "checkpoints").iterdir()) == ["step-6", "step-8"]
+    image = TileStore.open(inputs.tiles).image(inputs.tile_ids[0])
+    vectors = [load_encoder(one.out / "checkpoints" / name).encode_tiles([image]) for name in ("step-6", "step-8")]
+    assert not torch.equal(*vectors)
+    with monkeypatch.context() as patch:
+        interrupt(patch, embedder_run.training_checkpoint, "keep_last", 3, killed)  # resumes from step 4
+        with pytest.raises(Killed):
+            run_stage(STAGE, two)
+    run_stage(STAGE, two)
+    assert output_digests(one.out) == output_digests(two.out)
+
+
+def test_chunks_change_nothing_but_rounding(finished: Path, inputs: Inputs, tmp_path: Path) -> None:
+    run_stage(STAGE, inputs.config(tmp_path / "out", chunking=Chunking(rows=2), steps=2, warmup_steps=1, keep="last"))
+    chunked, whole = curve_of(tmp_path / "out"), curve_of(finished)
+    assert chunked[1]["loss"] == pytest.approx(whole[1]["loss"], abs=1e-5)
+    assert chunked[1]["grad_norm"] == pytest.approx(whole[1]["grad_norm"], rel=1e-4)
+
+
+def test_checkpointing_changes_nothing_but_rounding(finished: Path, inputs: Inputs, tmp_path: Path) -> None:
+    run_stage(STAGE, inputs.config(tmp_path / "out", gradient_checkpointing=True, steps=2, warmup_steps=1, keep="last"))
+    found, plain = curve_of(tmp_path / "out"), curve_of(finished)
+    assert found[1]["loss"] == pytest.approx(plain[1]["loss"], abs=1e-5)
+    assert found[1]["grad_norm"] == pytest.approx(plain[1]["grad_norm"], rel=1e-4)
+
+
+def test_bfloat16_full_training_keeps_float32_weights(finished: Path, inputs: Inputs, tmp_path: Path) -> None:
+    config = inputs.config(tmp_path / "out", precision="bfloat16", steps=2, warmup_steps=1, keep="last")
+    run_stage(STAGE, config)
+    found, plain = curve_of(tmp_path / "out"), curve_of(finished)
+    assert found[1]["loss"] != plain[1]["loss"] and found[1]["loss"] == pytest.approx(plain[1]["loss"], abs=0.05)
+    weights = load_file(tmp_path / "out/checkpoint/model.safetensors")
+    assert {weight.dtype for weight in weights.values()} == {torch.float32}
+
+
 def test_memorise_run_takes_examples_by_digest(inputs: Inputs, tmp_path: Path) -> None:
     run_stage(STAGE, inputs.config(tmp_path / "out", limit_examples=3, steps=2, keep="last"))
     counts = counts_of(tmp_path / "out")
@@ -337,7 +380,9 @@ def test_a_loss_that_is_not_finite_stops_the_run(inputs: Inputs, tmp_path: Path)
         ({"warmup_steps": 9}, "warmup_steps: wanted 0 to steps"),
         ({"trainable": "adapters"}, "LoRA groups"),
         ({"adapters": {"llm_attn": LoraGroup(2, 2)}}, "none with `trainable: full`"),
-        ({"precision": "bfloat16"}, "wanted float32 with `trainable: full`"),
+        ({"text_steps": 3}, "text_steps: wanted 1 to steps"),
+        ({"ema_decay": 1.0}, "ema_decay: wanted between 0 and 1"),
+        ({"keep_last": -1}, "keep_last: wanted at least 0"),
     ],
 )
 def test_contradictory_configs_are_refused(
