@@ -6,10 +6,11 @@ from pathlib import Path
 import torch
 
 from tilewright.configs.errors import InputError
-from tilewright.train import qwen3_vl
+from tilewright.train import families
 from tilewright.train.batch import Batcher
 from tilewright.train.contract import EncoderContract
 from tilewright.train.encoder import Encoder
+from tilewright.train.model_sizes import ModelSizes
 from tilewright.train.pixels import PixelPolicy, check_policy, load_image_processor, load_policy
 from tilewright.train.prompts import PROMPT, QUERY_INSTRUCTION, TILE_INSTRUCTION, finish_instruction
 from tilewright.train.tokenizer import IMAGE_PAD, PromptTokenizer
@@ -22,7 +23,8 @@ _MODEL_NAME = re.compile(r"^model_name:\s*(\S.*?)\s*$", re.MULTILINE)
 
 def load_base(folder: Path, dtype: torch.dtype, options: dict[str, int | None]) -> Encoder:
     """The encoder of a base folder under ``options``: min_pixels, max_pixels and dimension, None for its own."""
-    sizes = qwen3_vl.dimensions(qwen3_vl.read_config(folder))
+    family = families.of_folder(folder)
+    sizes = family.sizes(folder)
     policy = load_policy(folder, options["min_pixels"], options["max_pixels"])
     tokenizer = PromptTokenizer.from_folder(folder)
     _check_parts(folder, sizes, policy, tokenizer)
@@ -33,8 +35,8 @@ def load_base(folder: Path, dtype: torch.dtype, options: dict[str, int | None]) 
     digest = weights_digest(folder)
     last = tokenizer.last_token_id()
     contract = EncoderContract(
-        adapter=qwen3_vl.NAME,
-        base_model=_model_name(folder),
+        adapter=family.NAME,
+        base_model=_model_name(folder, family.NAME),
         base_digest=digest,
         prompt=PROMPT,
         query_instruction=finish_instruction(QUERY_INSTRUCTION),
@@ -48,11 +50,11 @@ def load_base(folder: Path, dtype: torch.dtype, options: dict[str, int | None]) 
         normalisation="l2",
         dimension=dimension,
     )
-    model = qwen3_vl.load_model(folder, dtype)
+    model = family.load_model(folder, dtype)
     return Encoder(contract, Batcher(contract, tokenizer), model, weights_digest=digest, files=folder)
 
 
-def _check_parts(folder: Path, sizes: qwen3_vl.Dimensions, policy: PixelPolicy, tokenizer: PromptTokenizer) -> None:
+def _check_parts(folder: Path, sizes: ModelSizes, policy: PixelPolicy, tokenizer: PromptTokenizer) -> None:
     """Model, tokenizer and image processor must belong together."""
     if tokenizer.vocab_size > sizes.vocabulary:
         raise InputError(
@@ -71,8 +73,8 @@ def _check_parts(folder: Path, sizes: qwen3_vl.Dimensions, policy: PixelPolicy, 
             )
 
 
-def _model_name(folder: Path) -> str:
-    """A label: the hub name of a cached snapshot, `model_name` of a model card, else the architecture."""
+def _model_name(folder: Path, family: str) -> str:
+    """A label: the hub name of a cached snapshot, `model_name` of a model card, else the family."""
     snapshot = _SNAPSHOT.search(folder.absolute().as_posix())
     if snapshot:
         return snapshot.group(1).replace("--", "/")
@@ -82,4 +84,4 @@ def _model_name(folder: Path) -> str:
         name = _MODEL_NAME.search(front_matter)
         if name:
             return name.group(1).strip("'\"")
-    return qwen3_vl.NAME
+    return family

@@ -1,8 +1,11 @@
 """Queries and tiles as model inputs: tokenised, patchified, padded. No device work; everything here pickles."""
 
 import dataclasses
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from typing import Literal, Self
 
 import torch
@@ -22,7 +25,7 @@ class Batch:
 
     ``input_ids``, ``attention_mask`` [B, L]; ``position_ids`` [3, B, L] (time, row, column of multimodal rotary
     positions); ``patches`` uint8 [sum of patches, 3·p·p] and ``grids`` [images, 3], None without images;
-    ``image_rows`` names the row of each image. ``pooled`` [B] is the last attended position.
+    ``image_rows`` names the row of each image, in ascending order. ``pooled`` [B] is the last attended position.
     """
 
     input_ids: Tensor
@@ -50,24 +53,31 @@ class Batch:
         )
 
     def rows(self, start: int, stop: int) -> Self:
-        """Rows ``start`` to ``stop`` (exclusive), images sliced by their grids."""
-        chosen = [i for i, row in enumerate(self.image_rows) if start <= row < stop]
+        """Rows ``start`` to ``stop`` (exclusive) with their images; padding on the right is cut to the longest row."""
+        length = self.input_ids.shape[1]
+        if not self.left_padded and start < stop:
+            length = int(self.pooled[start:stop].max()) + 1
+        first, last = (bisect_left(self.image_rows, row) for row in (start, stop))
         patches, grids = None, None
-        if chosen and self.patches is not None and self.grids is not None:
-            counts = self.grids.prod(1).tolist()
-            first = sum(counts[: chosen[0]])
-            patches = self.patches[first : first + sum(counts[i] for i in chosen)]
-            grids = self.grids[chosen[0] : chosen[-1] + 1]
+        if first < last and self.patches is not None and self.grids is not None:
+            patches = self.patches[self._patch_starts[first] : self._patch_starts[last]]
+            grids = self.grids[first:last]
         return dataclasses.replace(
             self,
-            input_ids=self.input_ids[start:stop],
-            attention_mask=self.attention_mask[start:stop],
-            position_ids=self.position_ids[:, start:stop],
+            input_ids=self.input_ids[start:stop, :length],
+            attention_mask=self.attention_mask[start:stop, :length],
+            position_ids=self.position_ids[:, start:stop, :length],
             pooled=self.pooled[start:stop],
             patches=patches,
             grids=grids,
-            image_rows=tuple(self.image_rows[i] - start for i in chosen),
+            image_rows=tuple(row - start for row in self.image_rows[first:last]),
         )
+
+    @cached_property
+    def _patch_starts(self) -> list[int]:
+        """Where each image's patches start, and where the last one's end."""
+        counts = [] if self.grids is None else self.grids.prod(1).tolist()
+        return list(accumulate(counts, initial=0))
 
 
 class Batcher:
@@ -83,20 +93,29 @@ class Batcher:
         padding: Literal["left", "right"] = "right",
     ) -> Batch:
         """A batch of queries; ``images`` gives each its picture or None. Raises InputError for an empty query."""
-        images = [None] * len(texts) if images is None else images
-        if len(images) != len(texts):
-            raise InputError(f"{len(texts)} queries and {len(images)} pictures: wanted one (or None) for each query")
-        return self._batch(self.contract.query_instruction, [text.strip() for text in texts], images, padding)
+        return self._batch(self.contract.query_instruction, texts, images, padding)
 
     def tiles(self, images: Sequence[Image.Image], padding: Literal["left", "right"] = "right") -> Batch:
         """A batch of tiles, each the whole user turn."""
-        return self._batch(self.contract.tile_instruction, [""] * len(images), images, padding)
+        return self.documents([""] * len(images), images, padding)
+
+    def documents(
+        self,
+        texts: Sequence[str],
+        images: Sequence[Image.Image | None] | None = None,
+        padding: Literal["left", "right"] = "right",
+    ) -> Batch:
+        """A batch of texts under the tiles' instruction; ``images`` as for queries. InputError for an empty text."""
+        return self._batch(self.contract.tile_instruction, texts, images, padding)
 
     def _batch(
-        self, instruction: str, texts: Sequence[str], images: Sequence[Image.Image | None], padding: str
+        self, instruction: str, texts: Sequence[str], images: Sequence[Image.Image | None] | None, padding: str
     ) -> Batch:
         if not texts:
-            raise InputError("an empty batch: wanted at least one query or tile")
+            raise InputError("an empty batch: wanted at least one query, tile or text")
+        images = [None] * len(texts) if images is None else images
+        if len(images) != len(texts):
+            raise InputError(f"{len(texts)} texts and {len(images)} pictures: wanted one (or None) for each text")
         shown = [(row, image) for row, image in enumerate(images) if image is not None]
         patches, grids, shapes = None, None, {}
         if shown:
@@ -104,7 +123,7 @@ class Batcher:
             merge = self.contract.pixels.merge_size
             for (row, _), (_, height, width) in zip(shown, grids.tolist(), strict=True):
                 shapes[row] = (height // merge, width // merge)
-        rows = self._rows(instruction, texts, shapes)
+        rows = self._rows(instruction, [text.strip() for text in texts], shapes)
         return _padded(rows, padding, patches, grids, tuple(row for row, _ in shown))
 
     def _rows(
@@ -115,7 +134,7 @@ class Batcher:
         for row, text in enumerate(texts):
             rows, columns = shapes.get(row, (0, 0))
             if not text and not rows:
-                raise InputError(f"query {row} of the batch is empty: wanted a text or a picture")
+                raise InputError(f"text {row} of the batch is empty: wanted a text or a picture")
             prompts.append(prompt_segments(instruction, text, rows * columns))
         plain = [segment for prompt in prompts for segment in prompt if isinstance(segment, str)]
         encoded = iter(self.tokenizer.text(plain))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tilewright.configs.errors import InputError
-from tilewright.train import qwen3_vl
+from tilewright.train import families
 from tilewright.train.batch import Batch, Batcher
 from tilewright.train.contract import EncoderContract, encoder_hash
 from tilewright.train.pixels import MAX_PIXELS, MIN_PIXELS, policy_tokens, synthetic_image, visual_tokens
@@ -32,6 +32,7 @@ class Encoder:
         self, contract: EncoderContract, batcher: Batcher, model: nn.Module, *, weights_digest: str, files: Path
     ) -> None:
         self.contract, self.batcher, self.model = contract, batcher, model
+        self.family = families.by_name(contract.adapter)
         self.files, self.files_digest = files, weights_digest
         self.mark_unchanged(weights_digest)
 
@@ -67,6 +68,10 @@ class Encoder:
         """Model inputs of tiles; no device work, the result pickles."""
         return self.batcher.tiles(images)
 
+    def document_batch(self, texts: Sequence[str]) -> Batch:
+        """Model inputs of texts that stand where tiles do, for a text warm-up; no device work, the result pickles."""
+        return self.batcher.documents(texts)
+
     def tokens(self, width_px: int, height_px: int) -> int:
         """Visual tokens of an image of this size under the contract."""
         return policy_tokens(width_px, height_px, self.contract.pixels)
@@ -74,7 +79,7 @@ class Encoder:
     def forward(self, batch: Batch) -> Tensor:
         """[B, D] float32, unit length, in the order of the batch; with gradient if it is enabled."""
         batch = batch.to(self.device)
-        hidden = qwen3_vl.hidden_states(self.model, batch, self.contract.pixels)
+        hidden = self.family.hidden_states(self.model, batch, self.contract.pixels)
         pooled = hidden[torch.arange(len(batch), device=hidden.device), batch.pooled]
         return F.normalize(pooled.float()[:, : self.dimension], dim=-1)
 

@@ -193,13 +193,13 @@ def test_token_batches_are_bounded_and_complete() -> None:
 
 @pytest.mark.parametrize("text", ["", "  \n", "\t"])
 def test_an_empty_query(encoder: Encoder, text: str) -> None:
-    with pytest.raises(InputError, match="query 1 of the batch is empty"):
+    with pytest.raises(InputError, match="text 1 of the batch is empty"):
         encoder.query_batch(["fine", text])
     encoder.query_batch([text], [IMAGES[0]])  # a picture alone is a query
 
 
 def test_bad_batches(encoder: Encoder) -> None:
-    with pytest.raises(InputError, match="2 queries and 1 pictures"):
+    with pytest.raises(InputError, match="2 texts and 1 pictures"):
         encoder.query_batch(["a", "b"], [IMAGES[0]])
     with pytest.raises(InputError, match="empty batch"):
         encoder.tile_batch([])

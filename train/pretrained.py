@@ -1,0 +1,50 @@
+"""A model of a ``save_pretrained`` folder, refused unless its weights are exactly the model's."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tilewright.configs.errors import InputError
+from tilewright.train.linear_patch import linearise_patch_embedding
+
+
+def read_config(config_class: Any, folder: Path) -> Any:
+    """The folder's configuration as a ``config_class`` of transformers. Raises InputError if it can't be read."""
+    try:
+        return config_class.from_pretrained(folder)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{folder / 'config.json'}: not a readable model configuration ({error})") from error
+
+
+def load_pretrained(
+    model_class: Any, config: Any, folder: Path, dtype: torch.dtype, unused: Collection[str] = ()
+) -> nn.Module:
+    """The ``model_class`` of a folder, patch embedding linear, in evaluation mode.
+
+    ``unused`` names weights that the folder may hold and the model has no use for, such as a language-model head.
+    Raises InputError unless every weight of the model is in the folder and every other weight of the folder is used.
+    """
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()  # a stage shows its own progress
+    model, report = model_class.from_pretrained(
+        folder,
+        config=config,
+        dtype=dtype,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,  # they are reported, and are an error below
+    )
+    problems = {
+        "missing": sorted(report["missing_keys"]),
+        "unexpected": sorted(set(report["unexpected_keys"]) - set(unused)),
+        "of another shape": sorted(str(key) for key in report["mismatched_keys"]),
+    }
+    if any(problems.values()):
+        found = "; ".join(f"{len(keys)} {kind} (first: {keys[0]})" for kind, keys in problems.items() if keys)
+        raise InputError(f"{folder}: weights don't match the model: {found}")
+    linearise_patch_embedding(model)
+    model.eval()
+    return model  # type: ignore[no-any-return]
