@@ -44,10 +44,14 @@ An embedder trained by Tilewright from: {base}. `encoder.json` says how it makes
 
 @dataclass(frozen=True)
 class Base:
-    """What an adapter sits on: a folder relative to the checkpoint, and the digest of its weights."""
+    """What an adapter sits on: a folder relative to the checkpoint ("" if it was left behind), its weights' digest."""
 
     folder: str
     weights_digest: str
+
+    def elsewhere(self) -> "Base":
+        """The same base, its place not told."""
+        return dataclasses.replace(self, folder="")
 
 
 @dataclass(frozen=True)
@@ -89,8 +93,10 @@ def load(
     dtype: torch.dtype,
     options: dict[str, int | None],
     base_folder: Path | None,
+    *,
+    check_probes: bool = True,
 ) -> Encoder:
-    """See ``encoder.load_encoder``."""
+    """See ``encoder.load_encoder``. ``check_probes`` False leaves the comparison of probe vectors to the caller."""
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder: wanted a save_pretrained folder or a checkpoint")
     stored = read_encoder_file(folder) if (folder / ENCODER_FILE).is_file() else None
@@ -107,7 +113,7 @@ def load(
             encoder = _load_adapter(folder, stored, dtype, options, base_folder)
     encoder.model.to(device)
     encoder.mark_unchanged(encoder.weights_digest)
-    if stored is not None:
+    if stored is not None and check_probes:
         _check_probes(folder, encoder)
     return encoder
 
@@ -153,7 +159,8 @@ def _check_contract(folder: Path, stored: EncoderContract, found: EncoderContrac
     )
 
 
-def _check_probes(folder: Path, encoder: Encoder) -> None:
+def probe_cosines(folder: Path, encoder: Encoder) -> list[float]:
+    """Cosine of each stored probe vector with what ``encoder`` makes of it. Raises InputError if they can't be read."""
     path = folder / PROBES_FILE
     try:
         stored = torch.from_numpy(np.load(path, allow_pickle=False))
@@ -162,12 +169,21 @@ def _check_probes(folder: Path, encoder: Encoder) -> None:
     found = probe_vectors(encoder)
     if stored.shape != found.shape:
         raise InputError(f"{path}: probe vectors have shape {tuple(stored.shape)}, wanted {tuple(found.shape)}")
-    cosine = (stored * found).sum(1).min().item()
+    return [float(value) for value in (stored * found).sum(1)]
+
+
+def _check_probes(folder: Path, encoder: Encoder) -> None:
+    cosine = min(probe_cosines(folder, encoder))
     if not cosine >= PROBE_COSINE:
         raise InputError(
             f"{folder}: the loaded encoder gives other vectors than the saved one: lowest probe cosine {cosine:.4f},"
             f" wanted at least {PROBE_COSINE}"
         )
+
+
+def write_probes(folder: Path, encoder: Encoder) -> None:
+    """Store the probe vectors that ``encoder`` makes."""
+    np.save(folder / PROBES_FILE, probe_vectors(encoder).numpy())
 
 
 def save(encoder: Encoder, folder: Path) -> str:
@@ -188,7 +204,7 @@ def save(encoder: Encoder, folder: Path) -> str:
         image_processor_of(encoder.contract.pixels).save_pretrained(folder)  # limits given at loading stand in it
         (folder / "README.md").write_text(_CARD.format(base=encoder.contract.base_model), encoding="utf-8")
         digest = weights_digest(folder)
-    np.save(folder / PROBES_FILE, probe_vectors(encoder).numpy())
+    write_probes(folder, encoder)
     encoder.mark_unchanged(digest)
     return write_encoder_file(folder, encoder.contract, digest, base)
 
@@ -201,6 +217,11 @@ def _load_adapter(
     base_folder: Path | None,
 ) -> Encoder:
     assert stored.base is not None
+    if not stored.base.folder and base_folder is None:
+        raise InputError(
+            f"{folder}: an adapter without its base: pass base_folder, a folder of {stored.contract.base_model}"
+            f" with weights {stored.base.weights_digest[:16]}"
+        )
     base = Path(os.path.normpath(base_folder if base_folder is not None else folder / stored.base.folder))
     if not base.is_dir():
         raise InputError(f"{folder}: its base model isn't at {base}: put it there, or pass base_folder")
@@ -211,11 +232,12 @@ def _load_adapter(
             f" {encoder.weights_digest[:16]}: another base model"
         )
     _check_contract(folder, stored.contract, _with_history(encoder.contract, stored.contract))
-    digest = adapter_digest(stored.base.weights_digest, folder / ADAPTER_FOLDER)
+    adapter = folder / ADAPTER_FOLDER if (folder / ADAPTER_FOLDER).is_dir() else folder  # an export has PEFT's layout
+    digest = adapter_digest(stored.base.weights_digest, adapter)
     if digest != stored.weights_digest:
         raise InputError(
             f"{folder}: the adapter's weights aren't those of {ENCODER_FILE}: replaced after it was written"
         )
-    encoder.model = with_adapter(encoder.model, folder / ADAPTER_FOLDER)
+    encoder.model = with_adapter(encoder.model, adapter)
     encoder.mark_unchanged(digest)
     return _with_contract(encoder, stored.contract)

@@ -19,6 +19,7 @@ from tilewright.configs.stage import Stage, rank_and_world, run_and_show
 from tilewright.configs.status import status_of
 from tilewright.data_gen import tiles_cli
 from tilewright.eval import precision_cli
+from tilewright.train import encoder_cli
 
 STAGES: dict[str, tuple[str, str]] = {
     "fetch_pages": ("data_gen", "a list of URLs -> a local mirror of the pages and what they show"),
@@ -93,6 +94,8 @@ def _parser() -> argparse.ArgumentParser:
     tiles_cli.add_parser(commands)
     tiles_cli.add_gallery(commands)
     precision_cli.add_parser(commands)
+    encoder_cli.add_encoder(commands)
+    encoder_cli.add_export(commands)
     status = commands.add_parser("status", help="what is complete, partial or stale in a folder of runs")
     status.add_argument("folder", type=Path)
     status.add_argument(
