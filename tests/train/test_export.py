@@ -298,7 +298,7 @@ def test_the_card_tells_the_run(adapter: Path, tmp_path: Path) -> None:
     card = (done.folder / "README.md").read_text()
     assert "0.4375" in card and '"learning_rate": 0.125' in card and "abc123" in card and "/home/someone" not in card
     assert "````json" in card  # longer than the fence inside
-    assert "**A stand-in.**" in card and "trained from: tiny random weights" in card
+    assert "**A stand-in.**" in card and "model_name: trained from tiny random weights" in card
     assert load_encoder(done.folder).contract.hash in card and done.hash in card
     manifest["outputs"] = {"checkpoint/encoder.json": "0" * 64}  # the manifest of another checkpoint
     (run / "manifest.json").write_text(json.dumps(manifest))
