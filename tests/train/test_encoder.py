@@ -1,7 +1,7 @@
 """The encoder against transformers' own processor and model, and against itself in other batches."""
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tilewright.configs.errors import InputError
-from tilewright.train.batch import positions
+from tilewright.train.batch import Batch, positions
 from tilewright.train.encoder import Encoder, load_encoder, token_batches
 from tilewright.train.pixels import synthetic_image
 from tilewright.train.prompts import QUERY_INSTRUCTION, TILE_INSTRUCTION, finish_instruction
@@ -89,9 +89,16 @@ def test_vectors_are_float32_of_unit_length(encoder: Encoder) -> None:
 
 
 def test_both_paddings_give_the_same(encoder: Encoder) -> None:
-    for make, inputs in ((encoder.batcher.queries, TEXTS), (encoder.batcher.tiles, IMAGES)):
+    batcher, pictures = encoder.batcher, [IMAGES[0], None, IMAGES[1]]
+    kinds: tuple[Callable[[Any], Batch], ...] = (
+        lambda side: batcher.queries(TEXTS, padding=side),
+        lambda side: batcher.queries(TEXTS, pictures, padding=side),
+        lambda side: batcher.tiles(IMAGES, padding=side),
+        lambda side: batcher.documents(TEXTS, padding=side),
+    )
+    for make in kinds:
         with torch.no_grad():
-            left, right = (encoder.forward(make(inputs, padding=side)) for side in ("left", "right"))  # type: ignore[operator]
+            left, right = (encoder.forward(make(side)) for side in ("left", "right"))
         assert _close(left, right)
 
 
@@ -104,6 +111,11 @@ def test_alone_in_a_batch_and_in_any_order(encoder: Encoder) -> None:
     assert _close(torch.cat([encoder.encode_tiles([image]) for image in IMAGES]), tiles)
     assert _close(encoder.encode_tiles(IMAGES, batch_tokens=1), tiles)
     assert _close(encoder.encode_tiles([IMAGES[i] for i in order]), tiles[order])
+    pictures = [IMAGES[0], None, IMAGES[1]]
+    mixed = encoder.encode_queries(TEXTS, pictures)
+    alone = [encoder.encode_queries([text], [image]) for text, image in zip(TEXTS, pictures, strict=True)]
+    assert _close(torch.cat(alone), mixed)
+    assert _close(encoder.encode_queries([TEXTS[i] for i in order], [pictures[i] for i in order]), mixed[order])
 
 
 def test_no_rope_state_leaks_between_images_and_texts(encoder: Encoder, folder: Path) -> None:
@@ -127,6 +139,25 @@ def test_text_can_not_add_turns_or_pictures(encoder: Encoder) -> None:
     )
     assert batch.patches is None
     encoder.encode_queries([text])
+
+
+def test_what_is_pooled_has_passed_the_final_norm(folder: Path) -> None:
+    """The vector is the norm's output at the last token; its input there points elsewhere."""
+    encoder = load_encoder(folder)
+    seen: dict[str, Tensor] = {}
+    norm = encoder.model.get_submodule("language_model.norm")
+    norm.register_forward_hook(lambda _, inputs, output: seen.update(before=inputs[0], after=output))
+    with torch.no_grad():
+        norm.get_parameter("weight").mul_(torch.linspace(0.5, 2, encoder.dimension))
+        vector = encoder.forward(encoder.query_batch(TEXTS[:1]))
+    assert _close(seen["after"][:, -1], vector)
+    assert F.cosine_similarity(seen["before"][:, -1], vector).item() < 0.99
+
+
+def test_texts_in_the_place_of_tiles_equal_transformers(encoder: Encoder, folder: Path) -> None:
+    wanted = [_reference(folder, TILE_INSTRUCTION, text, None) for text in TEXTS]
+    with torch.no_grad():
+        assert _close(encoder.forward(encoder.document_batch(TEXTS)), torch.stack(wanted))
 
 
 def test_gradients_flow_in_training_and_not_in_encoding(encoder: Encoder) -> None:
