@@ -9,6 +9,7 @@ from tilewright.configs.stage import execution, input_path
 from tilewright.train.adapters import LoraGroup
 from tilewright.train.grad_cache import Chunking
 from tilewright.train.objective import LossConfig
+from tilewright.train.schedule import Schedule
 from tilewright.train.trackers import Tracker
 
 
@@ -26,6 +27,7 @@ class Config:
     training pages. ``cache_mib``: patches of tiles kept in memory. ``threads``: of torch (none: its default); a
     resumed run is byte-identical on the same number. ``precision``: bfloat16 means frozen weights in it and autocast;
     what is trained stays float32, and so do vectors and loss.
+    ``schedule`` falls to ``final_share`` of the rate. ``use_dora``, ``use_rslora``: of all adapters, by PEFT.
     ``chunking``: GradCache, how many rows are embedded at once. ``text_pairs``: text_pairs.jsonl of text_pairs, for the
     first ``text_steps`` steps, in which queries are matched with passages. ``temperature_learning_rate``: if another
     than ``learning_rate``. ``ema_decay``: search and keep the moving average of the weights. ``keep_last``: so many of
@@ -67,7 +69,10 @@ class Config:
     gradient_checkpointing: bool = False
     text_pairs: Path | None = input_path(default=None)
     text_steps: int = 0
-    schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    schedule: Schedule = "cosine"
+    final_share: float = 0.0
+    use_dora: bool = False
+    use_rslora: bool = False
     temperature_learning_rate: float | None = None
     ema_decay: float | None = None
     keep_last: int = 0
@@ -99,3 +104,4 @@ class Config:
         if self.ema_decay is not None and not 0 < self.ema_decay < 1:
             raise ValueError(f"ema_decay: wanted between 0 and 1, or null, found {self.ema_decay}")
         check_bounds(self, 0, None, "keep_last", "workers")
+        check_bounds(self, 0, 1, "final_share")

@@ -10,6 +10,7 @@ from tilewright.train.distributed import choose_device, process_group
 from tilewright.train.embedder_config import Config
 from tilewright.train.embedder_run import Run
 from tilewright.train.encoder import load_encoder
+from tilewright.train.launch import check_launch
 from tilewright.train.run_control import stop_on_sigterm, torch_threads
 from tilewright.train.training_data import load_training_data
 
@@ -21,6 +22,13 @@ def train_embedder(config: Config, inputs: Inputs, out: Path) -> Counts:
     """
     device = choose_device()
     with torch_threads(config.threads), process_group(device) as (rank, world), stop_on_sigterm() as stop:
+        check_launch(
+            world=world,
+            batch_size=config.batch_size,
+            chunking=config.chunking,
+            use_dora=config.use_dora,
+            ema=config.ema_decay is not None,
+        )
         data = load_training_data(
             inputs,
             seed=config.seed,

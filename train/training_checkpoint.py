@@ -15,15 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import from_json
 
 RESUME, BEST, CHECKPOINTS = ".resume", ".best", "checkpoints"
-WEIGHTS, OPTIMIZER, POSITION, CURVE = "weights.safetensors", "optimizer.pt", "position.json", "curve.jsonl"
+SUFFIX = ".safetensors"
+WEIGHTS, POSITION, CURVE = f"weights{SUFFIX}", "position.json", "curve.jsonl"
 _STEP = re.compile(r"step-(\d+)")
 
 
@@ -47,28 +48,27 @@ class Position:
         return dataclasses.replace(self, since_best=self.since_best + 1)
 
 
-def save_best(out: Path, step: int, weights: Mapping[str, nn.Parameter]) -> None:
+def save_best(out: Path, step: int, weights: Mapping[str, Tensor]) -> None:
     """Keep the weights of ``step`` as the best so far."""
-    _write_folder(out / BEST, step, lambda folder: _save_weights(folder, weights))
+    _write_folder(out / BEST, step, lambda folder: _save_tensors(folder / WEIGHTS, weights))
 
 
-def load_best(out: Path, step: int, weights: Mapping[str, nn.Parameter]) -> None:
-    """Put the weights kept for ``step`` back into the parameters."""
-    _load_weights(out / BEST / f"step-{step}", weights)
+def load_best(out: Path, step: int) -> dict[str, Tensor]:
+    """The weights kept for ``step``."""
+    return load_file(out / BEST / f"step-{step}" / WEIGHTS)  # type: ignore[no-any-return]
 
 
 def save_resume(
-    out: Path,
-    position: Position,
-    weights: Mapping[str, nn.Parameter],
-    optimizer: torch.optim.Optimizer,
-    curve: list[dict[str, Any]],
+    out: Path, position: Position, state: Mapping[str, Mapping[str, Tensor]], curve: list[dict[str, Any]]
 ) -> None:
-    """Write everything that ``load_resume`` reads; then drop older resume folders and superseded best weights."""
+    """Write everything that ``load_resume`` reads; then drop older resume folders and superseded best weights.
+
+    ``state``: {file name without suffix: {name: tensor}}.
+    """
 
     def write(folder: Path) -> None:
-        _save_weights(folder, weights)
-        torch.save(optimizer.state_dict(), folder / OPTIMIZER)
+        for name, tensors in state.items():
+            _save_tensors(folder / f"{name}{SUFFIX}", tensors)
         values = dataclasses.asdict(position)
         values["best_value"] = None if position.best_step < 0 else position.best_value
         (folder / POSITION).write_text(json.dumps(values), encoding="utf-8")
@@ -79,28 +79,24 @@ def save_resume(
     _drop_all_but(out / BEST, position.best_step)
 
 
-def load_resume(
-    out: Path, weights: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer
-) -> tuple[Position, list[dict[str, Any]]]:
-    """(position, curve) of the newest resume folder, its values put into parameters and optimiser; a new run's without.
+def load_resume(out: Path) -> tuple[Position, list[dict[str, Any]], dict[str, dict[str, Tensor]] | None]:
+    """(position, curve, state) of the newest resume folder; a new run's without, and no state.
 
-    Raises InputError if it can't be read or belongs to other parameters.
+    Raises InputError if it can't be read.
     """
     steps = _steps(out / RESUME)
     if not steps:
-        return Position(), []
+        return Position(), [], None
     folder = out / RESUME / f"step-{max(steps)}"
     try:
         values = json.loads((folder / POSITION).read_text(encoding="utf-8"))
         lines = (folder / CURVE).read_text(encoding="utf-8").splitlines()
-        state = torch.load(folder / OPTIMIZER, weights_only=True, map_location="cpu")
-    except (OSError, ValueError, RuntimeError) as error:
+        state = {path.name.removesuffix(SUFFIX): load_file(path) for path in sorted(folder.glob(f"*{SUFFIX}"))}
+    except (OSError, ValueError, SafetensorError) as error:
         raise InputError(f"{folder}: can't be resumed from ({error}): delete {out} to start over") from error
     if values["best_value"] is None:
         del values["best_value"]
-    _load_weights(folder, weights)
-    optimizer.load_state_dict(state)
-    return from_json(Position, values, str(folder / POSITION)), [json.loads(line) for line in lines]
+    return from_json(Position, values, str(folder / POSITION)), [json.loads(line) for line in lines], state
 
 
 def drop_best_after(out: Path, step: int) -> None:
@@ -128,19 +124,8 @@ def write_curve(path: Path, curve: list[dict[str, Any]]) -> None:
     temporary.replace(path)
 
 
-def _save_weights(folder: Path, weights: Mapping[str, nn.Parameter]) -> None:
-    tensors = {name: parameter.detach().cpu().contiguous() for name, parameter in weights.items()}
-    save_file(tensors, folder / WEIGHTS)
-
-
-@torch.no_grad()
-def _load_weights(folder: Path, weights: Mapping[str, nn.Parameter]) -> None:
-    stored: dict[str, Tensor] = load_file(folder / WEIGHTS)
-    if stored.keys() != weights.keys():
-        differing = sorted(stored.keys() ^ weights.keys())
-        raise InputError(f"{folder / WEIGHTS}: {len(differing)} other parameters than the run's; first: {differing[0]}")
-    for name, parameter in weights.items():
-        parameter.copy_(stored[name])
+def _save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
 
 
 def _write_folder(parent: Path, step: int, write: Callable[[Path], None]) -> None:
