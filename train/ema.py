@@ -1,4 +1,4 @@
-"""An exponential moving average of the trained weights, put in their place for as long as they are searched or saved."""
+"""An exponential moving average of the trained weights, in their place for as long as they are searched or saved."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -35,7 +35,7 @@ class Ema:
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Within, the weights are the averaged ones; afterwards, whatever happens, those of training again, bit for bit."""
+        """Within, the weights are the averaged ones; then, whatever happens, those of training again, bit for bit."""
         if self._swapped:
             raise RuntimeError("the averaged weights are in place already")
         trained = {name: weight.detach().clone() for name, weight in self._weights.items()}

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -86,9 +87,7 @@ class FullySharded:
         """See ``Parallel``."""
         for name, values in state.items():
             parameter = self._weights[name]
-            self._optimizer.state[parameter] = moments_of(
-                values, lambda value, like=parameter: _placed_like(like, value)
-            )
+            self._optimizer.state[parameter] = moments_of(values, partial(_placed_like, parameter))
 
     def whole(self) -> AbstractContextManager[None]:
         """See ``Parallel``."""

@@ -1,4 +1,4 @@
-"""What the launcher asked for, read from the environment that `accelerate launch` sets; what can't be right is refused."""
+"""What the launcher asked for, by the environment that `accelerate launch` sets; what can't be right is refused."""
 
 import os
 from collections.abc import Mapping

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -20,7 +21,7 @@ from tilewright.train.objective import Objective
 from tilewright.train.optimizer import set_learning_rates
 
 OptimizerState = dict[str, dict[str, Tensor]]
-"""{weight: {`exp_avg`: ..., `exp_avg_sq`: ..., `step`: updates so far}}, whole tensors; a weight never updated is absent."""
+"""{weight: {`exp_avg`: ..., `exp_avg_sq`: ..., `step`: updates so far}}, whole; without weights never updated."""
 MOMENTS = ("exp_avg", "exp_avg_sq")
 T = TypeVar("T")
 OptimizerOf = Callable[[Mapping[str, nn.Parameter]], torch.optim.Optimizer]
@@ -61,7 +62,7 @@ class Parallel(Protocol):
         """Go on from a state that ``optimizer_state`` of any Parallel gave."""
 
     def whole(self) -> AbstractContextManager[None]:
-        """Within, the encoder's model has all its weights on this rank: it may encode and be saved by one rank alone."""
+        """Within, the encoder's model has all its weights: one rank alone may encode with it and save it."""
 
 
 class Replicated:
@@ -112,7 +113,7 @@ class Replicated:
         """See ``Parallel``."""
         for name, values in state.items():
             parameter = self._weights[name]
-            self.optimizer.state[parameter] = moments_of(values, lambda value, like=parameter: value.to(like.device))
+            self.optimizer.state[parameter] = moments_of(values, partial(Tensor.to, device=parameter.device))
 
     def whole(self) -> AbstractContextManager[None]:
         """See ``Parallel``: it always has."""
@@ -143,16 +144,23 @@ class Training:
 
 
 def choose_parallel(
-    encoder: Encoder, objective: Objective, optimizer_of: OptimizerOf, max_grad_norm: float
+    encoder: Encoder,
+    objective: Objective,
+    optimizer_of: OptimizerOf,
+    max_grad_norm: float,
+    embed: Embed | None = None,
 ) -> Training:
     """The way of training that the launcher's environment asks for: see ``launch.launched_as``.
 
     Trains what has ``requires_grad`` in the encoder's model and the objective, under the names `encoder.*` and
     `objective.*`; ``optimizer_of`` makes the optimiser of them, all groups named. Every rank gets rank 0's weights.
+    ``embed`` is what a step embeds with, the encoder's ``forward`` if None: autocast goes inside, since DeepSpeed
+    switches off what is around it.
     Raises InputError for a model that is wrapped already, or without DeepSpeed where it is asked for.
     """
     if isinstance(encoder.model, DistributedDataParallel):
         raise InputError("wanted a bare model, found one in DistributedDataParallel: ranks are joined here")
+    embed = encoder.forward if embed is None else embed
     root = nn.ModuleDict({"encoder": encoder.model, "objective": objective})
     weights = trainable(root)
     same_everywhere(weights.values())
@@ -161,11 +169,11 @@ def choose_parallel(
             from tilewright.train.fsdp import FullySharded
 
             sharded = FullySharded(encoder, objective, optimizer_of, max_grad_norm)
-            return Training(encoder.forward, objective, sharded)
+            return Training(embed, objective, sharded)
         case "zero2" | "zero3":
             from tilewright.train.zero import Zero
 
-            zero = Zero(encoder, objective, optimizer_of, max_grad_norm)
+            zero = Zero(encoder, embed, objective, optimizer_of, max_grad_norm)
             return Training(zero.embed, zero.objective, zero)
         case _:
-            return Training(encoder.forward, objective, Replicated(weights, optimizer_of(weights), max_grad_norm))
+            return Training(embed, objective, Replicated(weights, optimizer_of(weights), max_grad_norm))

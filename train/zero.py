@@ -59,13 +59,15 @@ class Zero:
 
     equal_passes = True
 
-    def __init__(self, encoder: Encoder, objective: Objective, optimizer_of: OptimizerOf, max_grad_norm: float) -> None:
+    def __init__(
+        self, encoder: Encoder, embed: Embed, objective: Objective, optimizer_of: OptimizerOf, max_grad_norm: float
+    ) -> None:
         self._encoder, self._log_temperature = encoder, objective.log_temperature
         config = _config(max_grad_norm)
         self._in_parts = config["zero_optimization"]["stage"] == 3
         self._twin = Twin(encoder) if self._in_parts else None
         scalar = objective.log_temperature.shape
-        root = _Root(encoder.model, encoder.forward, objective)
+        root = _Root(encoder.model, embed, objective)
         self._weights = trainable(root)
         self._shapes = {name: parameter.shape for name, parameter in self._weights.items()}
         self._shapes |= {"objective.log_temperature": scalar}
@@ -93,6 +95,8 @@ class Zero:
         """See ``Parallel``."""
         set_learning_rates(self.optimizer.param_groups, learning_rates)
         self._engine.step()
+        if self._in_parts:
+            self._forget_gradients()
         if self._log_temperature.requires_grad:
             self._clamp()
         return torch.as_tensor(self._engine.get_global_grad_norm())
@@ -151,6 +155,13 @@ class Zero:
             with deepspeed.zero.GatheredParameters([parameter]):
                 found[name] = parameter.detach().clone()
         return found
+
+    def _forget_gradients(self) -> None:
+        """Clear the parts of gradients: stage 3 overwrites those alone that a step's first backward pass reaches."""
+        from deepspeed.utils import safe_set_local_grad
+
+        for parameter in self._weights.values():
+            safe_set_local_grad(parameter, torch.zeros_like(parameter.ds_tensor))  # type: ignore[attr-defined]
 
     @torch.no_grad()
     def _clamp(self) -> None:

@@ -1,11 +1,10 @@
 """Run under several ranks: a few updates of a tiny encoder, the way the launcher's environment asks for.
 
-Arguments: the encoder's folder, the tile store, an output folder, a JSON object of options. Rank 0 saves losses, norms
-and weights; see ``Options``.
+Arguments: the encoder's folder, the tile store, an output folder, a JSON file of {case: options}. For each case rank 0
+saves losses, norms, vectors, weights and the optimiser's state in the folder CASE; see ``Options``.
 """
 
 import json
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
+from torch import Tensor
 
-from tilewright.data_gen.records import TrainingExample
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.train.adapters import LoraGroup, MovementCheck, add_adapters
 from tilewright.train.batch import Batch
@@ -39,8 +38,8 @@ PASSAGES = ("It is forty-two.", "The town is Lima.", "It began in 1815, as far a
 
 @dataclass(frozen=True)
 class Options:
-    """``kinds``: of each step, `text` or `tiles`; ``resume``: a folder of another run to go on from (its first steps'
-    ``kinds`` are then left out); ``full``: train all weights; ``precision``: of frozen ones."""
+    """``kinds``: of each step, `text` or `tiles`; ``resume``: the case to go on from (its steps' ``kinds`` are then left
+    out); ``full``: train all weights; ``precision``: of frozen ones, and of what is computed."""
 
     kinds: tuple[str, ...] = ("tiles",) * 3
     resume: str | None = None
@@ -48,9 +47,10 @@ class Options:
     precision: str = "float32"
     weight_decay: float = 0.1
     max_grad_norm: float = 0.5
-    temperature: float = 0.1
+    log_temperature: float = -2.3  # at the start, whatever its bound
     temperature_learning_rate: float = 0.01
     gradient_checkpointing: bool = False
+    eps: float = 1e-3  # with AdamW's 1e-8, rounding in a gradient of zero becomes a whole step
 
 
 def share(rows: list[int], rank: int, world: int) -> list[int]:
@@ -93,12 +93,19 @@ def run(model: Path, tiles: Path, out: Path, options: Options, rank: int, world:
         encoder.model = add_adapters(encoder.model, groups, seed=3)
     if options.gradient_checkpointing:
         encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
-    objective = Objective(LossConfig(options.temperature, learn_temperature=True, symmetric=True))
+
+    def embed(batch: Batch) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bfloat16"):
+            return encoder.forward(batch)
+
+    objective = Objective(LossConfig(0.1, learn_temperature=True, symmetric=True))
+    objective.log_temperature.data.fill_(options.log_temperature)
     training = choose_parallel(
         encoder,
         objective,
-        lambda weights: make_optimizer(weights, groups, weight_decay=options.weight_decay),
+        lambda weights: make_optimizer(weights, groups, weight_decay=options.weight_decay, eps=options.eps),
         options.max_grad_norm,
+        embed,
     )
     parallel = training.parallel
     step = ContrastiveStep(
@@ -112,7 +119,7 @@ def run(model: Path, tiles: Path, out: Path, options: Options, rank: int, world:
     )
     first, figures = 0, {}
     if options.resume:
-        state = torch.load(Path(options.resume) / "state.pt", weights_only=True)
+        state = torch.load(out.parent / options.resume / "state.pt", weights_only=True)
         parallel.load_weights(state["weights"])
         parallel.load_optimizer_state(state["optimizer"])
         first = state["steps"]
@@ -146,4 +153,8 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     folder, store_folder, output = (Path(argument) for argument in sys.argv[1:4])
     with process_group(torch.device("cpu")) as (this_rank, all_ranks):
-        run(folder, store_folder, output, Options(**json.loads(sys.argv[4])), this_rank, all_ranks)
+        for case, values in json.loads(Path(sys.argv[4]).read_text()).items():
+            (output / case).mkdir(exist_ok=True)
+            run(folder, store_folder, output / case, Options(**values), this_rank, all_ranks)
+            if dist.is_initialized():
+                dist.barrier()
