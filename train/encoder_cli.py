@@ -27,7 +27,7 @@ def add_encoder(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     )
     verify.add_argument("--image", type=Path, help="the published example's image, for the values that need it")
     verify.add_argument("--base", type=Path, metavar="FOLDER", help="the base of an adapter, if it was moved")
-    verify.add_argument("--device", default="cpu", help="default: cpu")
+    verify.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N; default: cpu")
     verify.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="default: float32")
     verify.set_defaults(action=run_verify)
 
@@ -53,6 +53,8 @@ def run_verify(options: argparse.Namespace) -> None:
     from tilewright.train.verify import verify_probes
 
     dtype = getattr(torch, options.precision)
+    if options.device.partition(":")[0] == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"--device: wanted one that is here, found {options.device}: torch sees no GPU")
     if not options.published:
         if options.image is not None:
             raise InputError("--image belongs to --published")

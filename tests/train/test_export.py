@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional as F
 
+from tilewright.cli import main
 from tilewright.configs.errors import InputError
 from tilewright.train.encoder import Encoder, load_encoder, save_encoder
 from tilewright.train.encoder_io import read_encoder_file
@@ -267,6 +268,15 @@ def test_out_must_be_new_or_empty_and_outside(adapter: Path, tmp_path: Path) -> 
     assert export(adapter, tmp_path / "empty", "merged").folder == tmp_path / "empty"
     export(adapter, tmp_path / "deep" / "er" / "out", "adapter")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "empty", "file", "link", "used"]
+
+
+def test_the_command_line(adapter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["export", str(adapter), str(tmp_path / "out"), "--as", "merged", "--dtype", "float32"])
+    encoder = load_encoder(tmp_path / "out")
+    assert capsys.readouterr().out == f"{tmp_path / 'out'}: merged, encoder {encoder.hash}\n"
+    torch.testing.assert_close(vectors(encoder), vectors(load_encoder(adapter)), atol=1e-5, rtol=0)
+    with pytest.raises(SystemExit, match=r"tilewright export: error: .*wanted a new or empty folder"):
+        main(["export", str(adapter), str(tmp_path / "out"), "--as", "adapter"])
 
 
 def test_what_cannot_be_exported(base: Path, full: Path, tmp_path: Path) -> None:
