@@ -1,22 +1,23 @@
-"""Which examples and tiles make up a step: a pure function of (examples, seed, epoch, step).
+"""Which examples and tiles make up a step: a pure function of (examples, seed, step).
 
-An epoch has exactly ``ceil(examples / batch_size)`` steps of (nearly) equal size. No two queries of a batch share a
-positive tile: the examples of one tile are dealt to different steps. A tile with more queries than an epoch has steps
-gives each epoch as many as there are steps, its others come next. Nothing depends on the order of the input.
+No two queries of a batch share a positive tile: the examples of one tile are dealt to different steps (``Dealing``).
+Nothing depends on the order of the input.
 """
 
-import hashlib
-import random
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import QAPair, TrainingExample
+from tilewright.train.dealing import Dealing, Members
+from tilewright.train.example_table import ExampleTable, SortedIds
+from tilewright.train.stable_hash import digest_of as digest_of
 
 T = TypeVar("T")
 Q = TypeVar("Q", TrainingExample, QAPair)
@@ -59,74 +60,88 @@ class BatchPlan:
             raise ValueError(f"wanted batch_size >= 1 and random_tiles >= 0, found {batch_size} and {random_tiles}")
         self.batch_size, self.seed = batch_size, seed
         self.hard_negatives, self.random_tiles = hard_negatives, random_tiles
-        self.pool = sorted(set(pool))
-        self.steps_per_epoch = -(-len(examples) // batch_size)
-        self._groups: dict[str, list[TrainingExample]] = defaultdict(list)
-        for example in sorted(examples, key=lambda example: digest_of(seed, "member", example.query_id)):
-            self._groups[example.positive_tile_id].append(example)
-        ids = {example.query_id for example in examples}
-        if len(ids) != len(examples):
-            raise InputError(f"training examples: {len(examples) - len(ids)} query ids occur more than once")
-        self._dealt: tuple[int, list[list[TrainingExample]]] = (-1, [])
+        self.examples, self.pool = ExampleTable.of(examples), SortedIds.of(pool)
+        self.examples.check_distinct()
+        self._dealing = Dealing(_by_positive(self.examples), batch_size=batch_size, seed=seed)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many steps an epoch has."""
+        return self._dealing.steps_per_epoch
 
     @property
     def waiting_per_epoch(self) -> int:
         """Examples that an epoch leaves to later ones, since their tile has more queries than an epoch has steps."""
-        return sum(max(0, len(group) - self.steps_per_epoch) for group in self._groups.values())
+        return self._dealing.waiting_per_epoch
 
     def batch(self, step: int) -> PlannedBatch:
         """The global batch of a step (counted from 0 over the whole run)."""
-        epoch, index = divmod(step, self.steps_per_epoch)
-        dealt = self._dealt
-        if dealt[0] != epoch:
-            dealt = self._dealt = (epoch, self._deal(epoch))
-        examples = tuple(dealt[1][index])
+        epoch, rows = self._dealing.rows(step)
+        examples = tuple(self.examples[row] for row in rows)
         positives = [example.positive_tile_id for example in examples]
         negatives = [tile_id for example in examples for tile_id in example.negative_tile_ids[: self.hard_negatives]]
         tile_ids = list(dict.fromkeys(positives + negatives))
         return PlannedBatch(step, epoch, examples, tuple(tile_ids + self._random_tiles(step, set(tile_ids))))
 
-    def _deal(self, epoch: int) -> list[list[TrainingExample]]:
-        """Deal one epoch's examples, tile by tile, round the steps: members of one tile never meet."""
-        steps = self.steps_per_epoch
-        order = sorted(self._groups, key=lambda tile_id: digest_of(self.seed, epoch, "tile", tile_id))
-        sequence = [example for tile_id in order for example in self._turn(self._groups[tile_id], epoch)]
-        return [self._shuffled(sequence[step::steps], epoch) for step in range(steps)]
-
-    def _shuffled(self, examples: list[TrainingExample], epoch: int) -> list[TrainingExample]:
-        return sorted(examples, key=lambda example: digest_of(self.seed, epoch, example.query_id))
-
-    def _turn(self, group: list[TrainingExample], epoch: int) -> list[TrainingExample]:
-        """The examples of one tile whose turn it is: all, or the next ``steps_per_epoch`` of a longer ring."""
-        if len(group) <= self.steps_per_epoch:
-            return self._shuffled(group, epoch)
-        start = epoch * self.steps_per_epoch
-        return [group[(start + offset) % len(group)] for offset in range(self.steps_per_epoch)]
-
     def _random_tiles(self, step: int, present: set[str]) -> list[str]:
         if not self.random_tiles:
             return []
-        draw = random.Random(digest_of(self.seed, step, "random tiles"))
-        drawn = draw.sample(self.pool, min(len(self.pool), self.random_tiles + len(present)))
-        return [tile_id for tile_id in drawn if tile_id not in present][: self.random_tiles]
+        places = _drawn(len(self.pool), self.random_tiles + len(present), digest_of(self.seed, step, "random tiles"))
+        return [tile_id for tile_id in (self.pool[place] for place in places) if tile_id not in present][
+            : self.random_tiles
+        ]
 
 
-def labels(batch: PlannedBatch, images: Mapping[str, str] | None = None) -> tuple[Tensor, Tensor]:
+def _by_positive(examples: ExampleTable) -> Members:
+    """The examples in groups of one positive tile."""
+    used = np.bincount(examples.positives, minlength=len(examples.tile_ids)) > 0
+    numbers = np.cumsum(used) - 1
+    return Members(examples.hashes, examples.order, numbers[examples.positives], examples.tile_hashes[used])
+
+
+def _drawn(count: int, size: int, key: int) -> Iterator[int]:
+    """``size`` different numbers below ``count`` (all if there are fewer), at random by ``key``: Fisher and Yates."""
+    moved: dict[int, int] = {}
+    for place in range(min(count, size)):
+        other = place + digest_of(key, place) % (count - place)
+        yield moved.get(other, other)
+        moved[other] = moved.get(place, place)
+
+
+def encoded_once(batch: PlannedBatch, images: Mapping[str, str]) -> PlannedBatch:
+    """``batch`` with one tile for all that show the same picture, the first of them; ``images``: tile id to digest.
+
+    Examples name it too, so ``labels`` count a copy of a positive as that positive. Ids that ``images`` lacks stay.
+    """
+    first: dict[str, str] = {}
+    for tile_id in batch.tile_ids:
+        first.setdefault(images[tile_id], tile_id)
+
+    def shown(tile_ids: Sequence[str]) -> tuple[str, ...]:
+        return tuple(first.get(images.get(tile_id, ""), tile_id) for tile_id in tile_ids)
+
+    examples = tuple(
+        dataclasses.replace(
+            example,
+            positive_tile_id=shown([example.positive_tile_id])[0],
+            negative_tile_ids=shown(example.negative_tile_ids),
+            known_positive_tile_ids=shown(example.known_positive_tile_ids),
+        )
+        for example in batch.examples
+    )
+    return dataclasses.replace(batch, examples=examples, tile_ids=tuple(dict.fromkeys(shown(batch.tile_ids))))
+
+
+def labels(batch: PlannedBatch) -> tuple[Tensor, Tensor]:
     """``positive`` [Q] (int64) and ``ignore`` [Q, P] (bool) of a batch, from ids alone.
 
-    Ignored for a query: its known positives, and tiles with the same picture as its positive (``images``: tile id to
-    image digest), except the positive itself.
+    Ignored for a query: its known positives, except the positive itself.
     """
     column = {tile_id: index for index, tile_id in enumerate(batch.tile_ids)}
-    copies: dict[str, list[str]] = defaultdict(list)
-    for tile_id in batch.tile_ids:
-        if images is not None:
-            copies[images[tile_id]].append(tile_id)
     positive = torch.tensor([column[example.positive_tile_id] for example in batch.examples], dtype=torch.int64)
     ignore = torch.zeros(len(batch.examples), len(batch.tile_ids), dtype=torch.bool)
     for row, example in enumerate(batch.examples):
-        same = copies[images[example.positive_tile_id]] if images is not None else []
-        for tile_id in (*example.known_positive_tile_ids, *same):
+        for tile_id in example.known_positive_tile_ids:
             if tile_id in column:
                 ignore[row, column[tile_id]] = True
         ignore[row, positive[row]] = False
@@ -141,9 +156,3 @@ def share_of(items: Sequence[T], rank: int, world: int) -> Sequence[T]:
 def choose(items: Sequence[Q], count: int, seed: int) -> list[Q]:
     """``count`` examples or pairs (all if there are fewer) by digest of their query ids."""
     return sorted(items, key=lambda item: digest_of(seed, "choose", item.query_id))[:count]
-
-
-def digest_of(*parts: int | str) -> int:
-    """A number from 0 to 2^128 that depends on ``parts`` alone."""
-    text = "\x1f".join(str(part) for part in parts)
-    return int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16], "big")

@@ -4,11 +4,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+
 from tilewright.configs.errors import InputError
-from tilewright.data_gen.records import QAPair, TrainingExample, read_jsonl
+from tilewright.data_gen.records import QAPair
 from tilewright.data_gen.splits import pages_of_split
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.train.batch_plan import choose
+from tilewright.train.example_table import ExampleTable, SortedIds
+from tilewright.train.kept_examples import kept_examples
+from tilewright.train.read_examples import read_examples, read_text_pairs, tiles_of
 from tilewright.train.split_files import PAGES_FILE, read_pairs
 from tilewright.train.validation import Pool
 
@@ -18,10 +24,11 @@ class TrainingData:
     """``examples`` to learn from; all tiles of the training pages; what is searched to see how it goes."""
 
     store: TileStore
-    examples: list[TrainingExample]
-    training_tiles: list[str]
+    examples: ExampleTable
+    training_tiles: SortedIds
     validation: Pool
     training: Pool
+    text_pairs: pa.Table | None = None
 
 
 def load_training_data(
@@ -31,25 +38,29 @@ def load_training_data(
     limit_examples: int | None,
     validation_queries: int,
     train_recall_queries: int,
+    kept: Path | None = None,
 ) -> TrainingData:
-    """Read and check the inputs ``examples``, ``tiles``, ``validation`` and ``splits``.
+    """Read and check the inputs ``examples``, ``tiles``, ``validation`` and ``splits``, and ``text_pairs`` if given.
 
-    Limits choose by digest of the query ids. Raises InputError, with file and line, for an empty file, an example
-    whose tiles aren't in the store, or a validation question about a page that isn't a validation page.
+    Limits choose by digest of the query ids. ``kept``: a folder where the examples are kept as columns, for the next
+    start (``kept_examples``). Raises InputError, with file and line, for an empty file, an example whose tiles aren't
+    in the store, or a validation question about a page that isn't a validation page.
     """
     store = TileStore.open(inputs["tiles"])
-    examples = read_examples(inputs["examples"], store)
+    path = inputs["examples"]
+    examples = read_examples(path, store) if kept is None else kept_examples(path, store, kept)
     pages = {split: pages_of_split(inputs["splits"] / PAGES_FILE, split) for split in ("train", "validation")}
     pairs = read_pairs(inputs["validation"], may_be_empty=True)
     check_pairs(pairs, inputs["validation"], store, pages["validation"])
     by_split = {split: tiles_of(store, pages[split]) for split in ("train", "validation")}
-    chosen = choose(examples, len(examples) if limit_examples is None else limit_examples, seed)
-    shown = choose(chosen, train_recall_queries, seed)
+    chosen = examples if limit_examples is None else examples.choose(limit_examples, seed)
+    shown = chosen.choose(train_recall_queries, seed)
+    training_tiles = by_split["train"]
     asked = choose(pairs, validation_queries, seed)
     return TrainingData(
         store=store,
         examples=chosen,
-        training_tiles=by_split["train"],
+        training_tiles=training_tiles,
         validation=Pool(
             "validation",
             {pair.query_id: pair.query for pair in asked},
@@ -60,30 +71,10 @@ def load_training_data(
             "training",
             {example.query_id: example.query for example in shown},
             {example.query_id: [example.positive_tile_id] for example in shown},
-            sorted({*by_split["train"], *(example.positive_tile_id for example in shown)}),
+            SortedIds(store.tile_ids, np.union1d(training_tiles.places, shown.positives)),
         ),
+        text_pairs=read_text_pairs(inputs["text_pairs"]) if "text_pairs" in inputs else None,
     )
-
-
-def read_examples(path: Path, store: TileStore) -> list[TrainingExample]:
-    """All training examples of a file; every tile they name must be in ``store``."""
-    examples = read_jsonl(path, TrainingExample)
-    if not examples:
-        raise InputError(
-            f"{path}: no training examples: wanted at least one; mine_negatives' manifest counts its drops"
-        )
-    for line, example in enumerate(examples, start=1):
-        named = {"positive_tile_id": (example.positive_tile_id,), "negative_tile_ids": example.negative_tile_ids}
-        for field, tile_ids in named.items():
-            for tile_id in tile_ids:
-                if tile_id not in store:
-                    raise InputError(
-                        f"{path}:{line}: {field}: tile {tile_id!r} is not in {store.folder} ({len(store)} tiles): use"
-                        " the tiles that the examples were mined from"
-                    )
-        if example.positive_tile_id in example.negative_tile_ids:
-            raise InputError(f"{path}:{line}: tile {example.positive_tile_id!r} is both positive and negative")
-    return examples
 
 
 def check_pairs(pairs: Sequence[QAPair], path: Path, store: TileStore, pages: Collection[str]) -> None:
@@ -95,11 +86,6 @@ def check_pairs(pairs: Sequence[QAPair], path: Path, store: TileStore, pages: Co
             raise InputError(
                 f"{path}:{line}: page {pair.page_id!r} is no validation page: wanted split_pairs' own file"
             )
-
-
-def tiles_of(store: TileStore, pages: Collection[str]) -> list[str]:
-    """Ids of the tiles of ``pages``, sorted."""
-    return [tile_id for tile_id in store.tile_ids if tile_id.partition("-")[0] in pages]
 
 
 def pool_counts(pool: Pool) -> dict[str, int]:

@@ -1,10 +1,12 @@
 """Batches: each example once an epoch, no shared positives, labels from ids, no dependence on order or history."""
 
+import dataclasses
 import math
 import subprocess
 import sys
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,7 +14,8 @@ from hypothesis import strategies as st
 
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import TrainingExample
-from tilewright.train.batch_plan import BatchPlan, choose, labels, share_of
+from tilewright.train.batch_plan import BatchPlan, choose, encoded_once, labels, share_of
+from tilewright.train.example_table import ExampleTable
 
 
 def example(number: int, tile: int, negatives: tuple[int, ...] = (), known: tuple[int, ...] = ()) -> TrainingExample:
@@ -120,14 +123,50 @@ def test_labels_come_from_ids() -> None:
     assert len(batch.tile_ids) == 7
 
 
-def test_copies_of_the_positive_and_known_positives_are_ignored_but_never_the_positive() -> None:
-    examples = [example(0, 0, (1, 2), known=(0, 2)), example(1, 3)]
-    batch = BatchPlan(examples, batch_size=2, seed=0).batch(0)
-    images = {"t0": "same", "t1": "same", "t2": "other", "t3": "third"}
-    _, ignore = labels(batch, images)
+def test_known_positives_are_ignored_but_never_the_positive() -> None:
+    batch = BatchPlan([example(0, 0, (1, 2), known=(0, 2)), example(1, 3)], batch_size=2, seed=0).batch(0)
+    _, ignore = labels(batch)
     marked = {(batch.examples[row].query_id, batch.tile_ids[column]) for row, column in ignore.nonzero().tolist()}
-    assert marked == {("q0", "t1"), ("q0", "t2")}
-    assert ignore.dtype == torch.bool
+    assert marked == {("q0", "t2")} and ignore.dtype == torch.bool
+
+
+def test_tiles_with_the_same_picture_are_encoded_once() -> None:
+    """A copy of a positive counts as it, for both queries; one of a known positive is ignored, in the batch or not."""
+    examples = [example(0, 0, (1, 2, 5), known=(9,)), example(1, 3, (4,)), example(2, 1)]
+    plan = BatchPlan(examples, batch_size=3, seed=0)
+    images = {"t0": "a", "t1": "a", "t2": "b", "t3": "c", "t4": "b", "t5": "e", "t9": "e"}
+    batch = encoded_once(plan.batch(0), images)
+    shown = [images[tile_id] for tile_id in batch.tile_ids]
+    assert sorted(shown) == ["a", "b", "c", "e"] and set(batch.tile_ids) <= set(plan.batch(0).tile_ids)
+    positive, ignore = labels(batch)
+    wanted = {"q0": "a", "q1": "c", "q2": "a"}
+    for row, item in enumerate(batch.examples):
+        assert shown[int(positive[row])] == wanted[item.query_id]
+        ignored = {shown[column] for column in ignore[row].nonzero().flatten().tolist()}
+        assert ignored == ({"e"} if item.query_id == "q0" else set())
+
+
+@given(example_lists(), st.data())
+@settings(max_examples=60, deadline=None)
+def test_labels_after_merging_are_those_of_pictures(examples: list[TrainingExample], data: st.DataObject) -> None:
+    """Second formula: a column is a negative of a query if its picture is that of none of the query's positives."""
+    examples = [
+        dataclasses.replace(item, known_positive_tile_ids=data.draw(st.sampled_from([(), ("t1",), ("t2", "t99")])))
+        for item in examples
+    ]
+    names = sorted({name for item in examples for name in (item.positive_tile_id, *item.negative_tile_ids)})
+    images = {name: str(data.draw(st.integers(0, 5))) for name in [*names, "t1", "t2", "t99"]}
+    plain = BatchPlan(examples, batch_size=5, seed=0).batch(0)
+    batch = encoded_once(plain, images)
+    shown = [images[name] for name in batch.tile_ids]
+    assert sorted(shown) == sorted({images[name] for name in plain.tile_ids})
+    positive, ignore = labels(batch)
+    for row, item in enumerate(plain.examples):
+        own = images[item.positive_tile_id]
+        assert shown[int(positive[row])] == own and batch.examples[row].query_id == item.query_id
+        right = {own} | {images[name] for name in item.known_positive_tile_ids}
+        negatives = {shown[column] for column in range(len(shown)) if not ignore[row, column]} - {own}
+        assert negatives == set(shown) - right
 
 
 @given(st.lists(st.integers()), st.integers(1, 7))
@@ -142,6 +181,31 @@ def test_choice_is_by_digest() -> None:
     chosen = choose(examples, 10, seed=0)
     assert len(chosen) == 10 and chosen == choose(examples[::-1], 10, seed=0) != choose(examples, 10, seed=1)
     assert set(choose(examples, 5, seed=0)) < set(chosen) and choose(examples, 99, 0) == choose(examples, 50, 0)
+
+
+def test_a_table_and_a_list_give_the_same_batches() -> None:
+    """Also when the table knows more tiles, and holds its rows in another order."""
+    examples = [example(number, number % 7, (number % 3, 8), known=(number % 5,)) for number in range(30)]
+    more = ExampleTable.of([*examples[::-1], example(99, 77, (55, -4))]).take(np.arange(30))
+    listed, table = (BatchPlan(items, batch_size=8, seed=1) for items in (examples, more))
+    assert [listed.batch(step) for step in range(9)] == [table.batch(step) for step in range(9)]
+
+
+def test_members_of_a_tile_come_in_another_order_each_epoch() -> None:
+    plan = BatchPlan([example(number, 0) for number in range(12)], batch_size=1, seed=0)
+    orders = {tuple(plan.batch(epoch * 12 + step).examples[0].query_id for step in range(12)) for epoch in range(8)}
+    assert len(orders) == 8 and all(len(set(order)) == 12 for order in orders)
+
+
+def test_every_place_is_as_likely() -> None:
+    """Over 400 epochs, each example in each of four steps: a hundred times, give or take (4.5 sigma of binomial)."""
+    plan = BatchPlan([example(number, number) for number in range(16)], batch_size=4, seed=5)
+    counts = np.zeros((16, 4))
+    for step in range(1600):
+        for item in plan.batch(step).examples:
+            counts[int(item.query_id[1:]), step % 4] += 1
+    assert counts.sum(1).tolist() == [400.0] * 16
+    assert np.abs(counts - 100).max() < 4.5 * math.sqrt(400 * 0.25 * 0.75)
 
 
 def test_bad_input_is_named() -> None:

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from tilewright.configs.errors import InputError
-from tilewright.data_gen.records import QAPair, TrainingExample, write_jsonl
+from tilewright.data_gen.records import QAPair, TextPair, TrainingExample, write_jsonl
+from tilewright.data_gen.tile_store import TileStore, write_store
+from tilewright.train import kept_examples
+from tilewright.train.batch_plan import BatchPlan
+from tilewright.train.read_examples import read_examples
 from tilewright.train.training_data import TrainingData, load_training_data, pool_counts
 
 
@@ -38,7 +42,7 @@ def load(folder: Path, tiles: Path, limit: int | None = None) -> TrainingData:
 
 def test_pools_hold_all_tiles_of_their_split(folder: Path, reader_parts: Any) -> None:
     data = load(folder, reader_parts.tiles)
-    assert data.training_tiles == sorted(reader_parts.tile_ids[:5]) == list(data.training.tile_ids)
+    assert list(data.training_tiles) == sorted(reader_parts.tile_ids[:5]) == list(data.training.tile_ids)
     assert sorted(data.validation.tile_ids) == sorted(reader_parts.tile_ids[5:7])
     assert pool_counts(data.validation) == {"queries": 4, "tiles": 2, "pages": 2}
     assert pool_counts(data.training) == {"queries": 8, "tiles": 5, "pages": 5}
@@ -48,12 +52,24 @@ def test_pools_hold_all_tiles_of_their_split(folder: Path, reader_parts: Any) ->
 
 
 def test_limits_choose_by_digest(folder: Path, reader_parts: Any) -> None:
-    limited, whole = load(folder, reader_parts.tiles, 3), load(folder, reader_parts.tiles)
-    assert limited.examples == whole.examples[:3] and len(whole.examples) == 10
-    assert set(limited.training.queries) == {example.query_id for example in limited.examples}
+    limited, whole = (list(load(folder, reader_parts.tiles, limit).examples) for limit in (3, None))
+    assert len(limited) == 3 and len(whole) == 10 and {*limited} < {*whole}
+    assert {*limited} < {*load(folder, reader_parts.tiles, 5).examples}
+    data = load(folder, reader_parts.tiles, 3)
+    assert set(data.training.queries) == {example.query_id for example in limited}
     lines = (folder / "examples.jsonl").read_text().splitlines()
     (folder / "examples.jsonl").write_text("\n".join(lines[::-1]) + "\n")
-    assert load(folder, reader_parts.tiles, 3).examples == limited.examples
+    assert list(load(folder, reader_parts.tiles, 3).examples) == limited
+
+
+def test_text_pairs_are_read_if_given(folder: Path, reader_parts: Any) -> None:
+    assert load(folder, reader_parts.tiles).text_pairs is None
+    write_jsonl(folder / "text_pairs.jsonl", [TextPair("p", "Who?", "Ada.", "page", "heading")])
+    inputs = {name: folder / f"{name}.jsonl" for name in ("examples", "validation", "text_pairs")}
+    inputs |= {"splits": folder, "tiles": reader_parts.tiles}
+    options: dict[str, Any] = {"limit_examples": None, "validation_queries": 4, "train_recall_queries": 8}
+    pairs = load_training_data(inputs, seed=1, **options).text_pairs
+    assert pairs is not None and pairs.column("passage").to_pylist() == ["Ada."]
 
 
 STRANGE = TrainingExample("q9", "Which?", "0" * 16 + "-0042-00", ())
@@ -75,6 +91,25 @@ def test_unusable_inputs_are_named(name: str, text: str, message: str, folder: P
     (folder / name).write_text(text)
     with pytest.raises(InputError, match=message):
         load(folder, reader_parts.tiles)
+
+
+def test_examples_are_kept_for_the_next_start(folder: Path, reader_parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second start maps what the first one read; another file, or another store, is read anew."""
+    path, kept, store = folder / "examples.jsonl", folder / "runs" / ".examples", reader_parts.store()
+    wanted = list(read_examples(path, store))
+    assert list(kept_examples.kept_examples(path, store, kept)) == wanted
+    reads = []
+    monkeypatch.setattr(kept_examples, "read_examples", lambda *found: reads.append(found) or read_examples(*found))
+    again = kept_examples.kept_examples(path, store, kept)
+    assert list(again) == wanted and not reads
+    plans = [BatchPlan(examples, batch_size=4, seed=0) for examples in (wanted, again)]
+    assert plans[0].batch(5) == plans[1].batch(5)
+    write_jsonl(path, wanted[:4])
+    assert list(kept_examples.kept_examples(path, store, kept)) == wanted[:4] and len(reads) == 1
+    write_store(folder / "fewer", [store.get(tile_id) for tile_id in reader_parts.tile_ids])
+    other = TileStore.open(folder / "fewer")
+    assert list(kept_examples.kept_examples(path, other, kept)) == wanted[:4] and len(reads) == 2
+    assert [entry.name for entry in kept.parent.iterdir()] == [".examples"]
 
 
 @pytest.mark.parametrize(
