@@ -112,6 +112,26 @@ def test_kill_9_and_again_is_byte_identical(finished: Path, inputs: Any, tmp_pat
     assert output_digests(config.out) == output_digests(finished)
 
 
+def test_a_moving_average_resumes_and_is_what_is_kept(
+    finished: Path, inputs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (inputs.config(tmp_path / name, ema_decay=0.9, keep="last") for name in ("one", "two"))
+    run_stage(STAGE, one)
+    with monkeypatch.context() as patch:
+        interrupt(patch, Run, "record", 6, killed)
+        with pytest.raises(Killed):
+            run_stage(STAGE, two)
+    run_stage(STAGE, two)
+    assert output_digests(one.out) == output_digests(two.out)
+    curves = [(folder / "curve.jsonl").read_text().splitlines() for folder in (one.out, finished)]
+    losses = [[json.loads(line).get("loss") for line in curve] for curve in curves]
+    assert losses[0] == losses[1]  # training itself goes on with the weights, whatever is searched
+    run_stage(STAGE, inputs.config(tmp_path / "last", keep="last"))
+    image = TileStore.open(inputs.tiles).image(inputs.tile_ids[0])
+    averaged, last = (load_encoder(tmp_path / name / "checkpoint").encode_tiles([image]) for name in ("one", "last"))
+    assert not torch.allclose(averaged, last, atol=1e-3)
+
+
 def test_adapters_resume_to_the_byte(inputs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changes = {"trainable": "adapters", "adapters": {"llm_mlp": LoraGroup(2, 4)}, "steps": 5, "save_every": 2}
     one, two = (inputs.config(tmp_path / name, **changes) for name in ("one", "two"))

@@ -130,6 +130,21 @@ def test_bfloat16_full_training_keeps_float32_weights(finished: Path, inputs: An
     assert {weight.dtype for weight in weights.values()} == {torch.float32}
 
 
+def test_schedules_groups_and_kinds_of_adapters_reach_the_optimiser(inputs: Any, tmp_path: Path) -> None:
+    groups = {"llm_attn": LoraGroup(2, 4, learning_rate=1e-9), "vit_mlp": LoraGroup(2, 4, dropout=0.1)}
+    options = {"use_dora": True, "use_rslora": True, "schedule": "linear", "final_share": 0.5, "keep": "last"}
+    config = inputs.config(tmp_path / "out", trainable="adapters", adapters=groups, steps=4, **options)
+    run_stage(STAGE, config)
+    assert [entry["learning_rate"] for entry in curve_of(config.out)[1:]] == pytest.approx([1e-3, 2e-3, 2e-3, 1.5e-3])
+    weights = load_file(config.out / "checkpoint/adapter/adapter_model.safetensors")
+    moved = {
+        group: max(float(value.abs().max()) for name, value in weights.items() if part in name and "lora_B" in name)
+        for group, part in {"llm_attn": "self_attn", "vit_mlp": "visual"}.items()
+    }
+    assert 0 < moved["llm_attn"] < 1e-7 < 1e-4 < moved["vit_mlp"]
+    assert any("magnitude" in name for name in weights)
+
+
 def test_memorise_run_takes_examples_by_digest(inputs: Any, tmp_path: Path) -> None:
     run_stage(STAGE, inputs.config(tmp_path / "out", limit_examples=3, steps=2, keep="last"))
     counts = counts_of(tmp_path / "out")
