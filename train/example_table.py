@@ -66,6 +66,12 @@ class SortedIds(Sequence[str]):
         listed = sorted(set(ids))
         return cls(listed, np.arange(len(listed)))
 
+    def with_places(self, places: Rows) -> "SortedIds":
+        """These ids and those at ``places`` of the sequence."""
+        marked = np.zeros(len(self._ids), np.bool_)
+        marked[self.places] = marked[places] = True
+        return SortedIds(self._ids, np.flatnonzero(marked))
+
     def __len__(self) -> int:
         return len(self.places)
 
@@ -155,7 +161,8 @@ class ExampleTable(Sequence[TrainingExample]):
     def choose(self, count: int, seed: int) -> "ExampleTable":
         """``count`` examples (all if there are fewer) by seed and query id, whatever the order of the table."""
         keys = keys_of(self.hashes[self.order], seed, "choose")
-        return self.take(self.order[np.argsort(keys, kind="stable")[:count]])
+        first = np.argpartition(keys, count)[:count] if count < len(keys) else np.arange(len(keys))
+        return self.take(self.order[first[np.argsort(keys[first], kind="stable")]])
 
     @cached_property
     def hashes(self) -> Hashes:

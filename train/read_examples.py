@@ -1,6 +1,6 @@
 """Files of training examples and text pairs as columns, each line checked: a million lines in a second or two."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +63,14 @@ def read_text_pairs(path: Path) -> pa.Table:
     return columns
 
 
-def tiles_of(store: TileStore, pages: Collection[str]) -> SortedIds:
-    """Ids of the tiles of ``pages``."""
+def tiles_of(store: TileStore, splits: Mapping[str, Collection[str]]) -> dict[str, SortedIds]:
+    """{split: ids of the tiles of its pages}; ``splits``: {split: page ids}."""
     own_pages = _ids_of(store).astype("|S16")  # a tile id begins with its page's
     starts = np.flatnonzero(np.concatenate([[True], own_pages[1:] != own_pages[:-1]])[: len(own_pages)])
-    wanted = np.array([page.decode("ascii", "replace") in pages for page in own_pages[starts].tolist()], np.bool_)
+    pages = [page.decode("ascii", "replace") for page in own_pages[starts].tolist()]
     lengths = np.diff(np.append(starts, len(own_pages)))
-    return SortedIds(store.tile_ids, np.flatnonzero(np.repeat(wanted, lengths)))
+    wanted = {split: np.array([page in chosen for page in pages], np.bool_) for split, chosen in splits.items()}
+    return {split: SortedIds(store.tile_ids, np.flatnonzero(np.repeat(of, lengths))) for split, of in wanted.items()}
 
 
 def _ids_of(store: TileStore) -> npt.NDArray[Any]:

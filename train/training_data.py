@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from tilewright.configs.errors import InputError
@@ -52,7 +51,7 @@ def load_training_data(
     pages = {split: pages_of_split(inputs["splits"] / PAGES_FILE, split) for split in ("train", "validation")}
     pairs = read_pairs(inputs["validation"], may_be_empty=True)
     check_pairs(pairs, inputs["validation"], store, pages["validation"])
-    by_split = {split: tiles_of(store, pages[split]) for split in ("train", "validation")}
+    by_split = tiles_of(store, pages)
     chosen = examples if limit_examples is None else examples.choose(limit_examples, seed)
     shown = chosen.choose(train_recall_queries, seed)
     training_tiles = by_split["train"]
@@ -71,7 +70,7 @@ def load_training_data(
             "training",
             {example.query_id: example.query for example in shown},
             {example.query_id: [example.positive_tile_id] for example in shown},
-            SortedIds(store.tile_ids, np.union1d(training_tiles.places, shown.positives)),
+            training_tiles.with_places(shown.positives),
         ),
         text_pairs=read_text_pairs(inputs["text_pairs"]) if "text_pairs" in inputs else None,
     )

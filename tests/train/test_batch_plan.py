@@ -215,3 +215,12 @@ def test_bad_input_is_named() -> None:
         BatchPlan([example(0, 0), example(0, 1)], batch_size=4, seed=0)
     with pytest.raises(ValueError, match="batch_size"):
         BatchPlan([example(0, 0)], batch_size=0, seed=0)
+
+
+def test_a_table_chooses_by_id_whatever_its_order() -> None:
+    examples = [example(number, number) for number in range(50)]
+    table, other = ExampleTable.of(examples), ExampleTable.of(examples[::-1])
+    chosen = list(table.choose(10, seed=0))
+    assert len(chosen) == 10 and chosen == list(other.choose(10, seed=0)) != list(table.choose(10, seed=1))
+    assert chosen[:5] == list(table.choose(5, seed=0)) and len(table.choose(99, seed=0)) == 50
+    assert chosen == list(table.choose(50, seed=0))[:10]

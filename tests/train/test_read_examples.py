@@ -159,7 +159,8 @@ def test_tiles_of_pages(reader_parts: Any) -> None:
     store, pages = reader_parts.store(), [tile_id.partition("-")[0] for tile_id in reader_parts.tile_ids]
     for chosen in ([], pages[:3], pages[5:], pages, ["0" * 15]):
         wanted = [tile_id for tile_id in store.tile_ids if tile_id.partition("-")[0] in chosen]
-        assert list(tiles_of(store, frozenset(chosen))) == wanted
+        found = tiles_of(store, {"some": frozenset(chosen), "none": frozenset()})
+        assert list(found["some"]) == wanted and not found["none"]
 
 
 @pytest.mark.parametrize(
