@@ -45,7 +45,8 @@ class FullySharded:
 
     def backward(self, loss: Tensor, last: bool) -> None:
         """See ``Parallel``; averages over ranks on its way."""
-        loss.backward()  # type: ignore[no-untyped-call]
+        if loss.requires_grad:
+            loss.backward()  # type: ignore[no-untyped-call]
 
     def update(self, learning_rates: Mapping[str, float]) -> Tensor:
         """See ``Parallel``."""

@@ -40,7 +40,7 @@ class Parallel(Protocol):
         """What updates the weights; its groups are named."""
 
     def backward(self, loss: Tensor, last: bool) -> None:
-        """Add the gradients of a scalar; ``last``: of the step."""
+        """Add the gradients of a scalar, none if no weight reaches it; ``last``: of the step."""
 
     def update(self, learning_rates: Mapping[str, float]) -> Tensor:
         """Average gradients over ranks, clip, step, drop them; return their norm before clipping.
@@ -82,7 +82,8 @@ class Replicated:
 
     def backward(self, loss: Tensor, last: bool) -> None:
         """Add its gradients to this rank's."""
-        loss.backward()  # type: ignore[no-untyped-call]
+        if loss.requires_grad:
+            loss.backward()  # type: ignore[no-untyped-call]
 
     def update(self, learning_rates: Mapping[str, float]) -> Tensor:
         """See ``Parallel``."""

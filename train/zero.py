@@ -89,11 +89,13 @@ class Zero:
     def backward(self, loss: Tensor, last: bool) -> None:
         """See ``Parallel``; averages over ranks on its way."""
         self._engine.set_gradient_accumulation_boundary(last)
-        self._engine.backward(loss)
+        if loss.requires_grad:
+            self._engine.backward(loss)
 
     def update(self, learning_rates: Mapping[str, float]) -> Tensor:
         """See ``Parallel``."""
         set_learning_rates(self.optimizer.param_groups, learning_rates)
+        self._engine.set_gradient_accumulation_boundary(True)  # also where the last pass had no gradient
         self._engine.step()
         if self._in_parts:
             self._forget_gradients()

@@ -38,11 +38,13 @@ PASSAGES = ("It is forty-two.", "The town is Lima.", "It began in 1815, as far a
 
 @dataclass(frozen=True)
 class Options:
-    """``kinds``: of each step, `text` or `tiles`; ``resume``: the case to go on from (its steps' ``kinds`` are then left
-    out); ``full``: train all weights; ``precision``: of frozen ones, and of what is computed."""
+    """``kinds``: of each step, `text` or `tiles`; ``resume``: the case to go on from (its steps' ``kinds`` are then
+    left out); ``groups``: adapters, by name; ``full``: train all weights; ``precision``: of frozen ones, and of what
+    is computed."""
 
     kinds: tuple[str, ...] = ("tiles",) * 3
     resume: str | None = None
+    groups: tuple[str, ...] = tuple(GROUPS)
     full: bool = False
     precision: str = "float32"
     weight_decay: float = 0.1
@@ -88,7 +90,7 @@ def _others(kind: str) -> dict[str, object]:
 def run(model: Path, tiles: Path, out: Path, options: Options, rank: int, world: int) -> None:
     """See the module."""
     encoder, store = load_encoder(model, dtype=getattr(torch, options.precision)), TileStore.open(tiles)
-    groups = {} if options.full else GROUPS
+    groups = {} if options.full else {name: GROUPS[name] for name in options.groups}
     if groups:
         encoder.model = add_adapters(encoder.model, groups, seed=3)
     if options.gradient_checkpointing:
