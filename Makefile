@@ -7,7 +7,7 @@ TORCH ?= torch==2.13.0
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-EXTRAS := cpu,render,fetch,zim,pdf,quickstart,ocr,text,llama,test,dev
+EXTRAS := cpu,render,fetch,zim,pdf,quickstart,ocr,text,llama,st,test,dev
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
