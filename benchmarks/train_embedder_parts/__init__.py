@@ -1,0 +1,1 @@
+"""Parts of ``benchmarks/train_embedder.py``."""
