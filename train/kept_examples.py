@@ -1,5 +1,6 @@
 """Examples kept as columns beside a run: a resumed one maps them instead of reading a million lines again."""
 
+import contextlib
 import json
 import shutil
 import tempfile
@@ -19,17 +20,21 @@ _KEY, _TEXTS = "key.json", "texts.arrow"
 _ARRAYS = ("positives", "negative_edges", "negatives", "known_edges", "known", "tile_hashes")
 
 
-def kept_examples(path: Path, store: TileStore, folder: Path) -> ExampleTable:
+def kept_examples(path: Path, store: TileStore, folder: Path, *, write: bool = True) -> ExampleTable:
     """``read_examples``, from the columns in ``folder`` if they were made of this file and store; else put there.
+
+    Of several ranks one may ``write``; the others read what is whole.
 
     A file counts as the same by its size and time of change: whoever calls this has compared the digests of its inputs
     (``run_stage``). Errors as ``read_examples``.
     """
     key = _key_of(path, store)
-    if (folder / _KEY).is_file() and (folder / _KEY).read_text(encoding="utf-8") == key:
-        return _load(folder, store)
+    with contextlib.suppress(FileNotFoundError):
+        if (folder / _KEY).read_text(encoding="utf-8") == key:
+            return _load(folder, store)
     table = read_examples(path, store)
-    _save(table, key, folder)
+    if write:
+        _save(table, key, folder)
     return table
 
 

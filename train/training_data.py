@@ -38,16 +38,17 @@ def load_training_data(
     validation_queries: int,
     train_recall_queries: int,
     kept: Path | None = None,
+    write_kept: bool = True,
 ) -> TrainingData:
     """Read and check the inputs ``examples``, ``tiles``, ``validation`` and ``splits``, and ``text_pairs`` if given.
 
     Limits choose by digest of the query ids. ``kept``: a folder where the examples are kept as columns, for the next
-    start (``kept_examples``). Raises InputError, with file and line, for an empty file, an example whose tiles aren't
+    start; of several ranks one may ``write_kept`` (``kept_examples``). Raises InputError, with file and line, for an empty file, an example whose tiles aren't
     in the store, or a validation question about a page that isn't a validation page.
     """
     store = TileStore.open(inputs["tiles"])
     path = inputs["examples"]
-    examples = read_examples(path, store) if kept is None else kept_examples(path, store, kept)
+    examples = read_examples(path, store) if kept is None else kept_examples(path, store, kept, write=write_kept)
     pages = {split: pages_of_split(inputs["splits"] / PAGES_FILE, split) for split in ("train", "validation")}
     pairs = read_pairs(inputs["validation"], may_be_empty=True)
     check_pairs(pairs, inputs["validation"], store, pages["validation"])

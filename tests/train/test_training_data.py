@@ -97,6 +97,7 @@ def test_examples_are_kept_for_the_next_start(folder: Path, reader_parts: Any, m
     """The second start maps what the first one read; another file, or another store, is read anew."""
     path, kept, store = folder / "examples.jsonl", folder / "runs" / ".examples", reader_parts.store()
     wanted = list(read_examples(path, store))
+    assert list(kept_examples.kept_examples(path, store, kept, write=False)) == wanted and not kept.exists()
     assert list(kept_examples.kept_examples(path, store, kept)) == wanted
     reads = []
     monkeypatch.setattr(kept_examples, "read_examples", lambda *found: reads.append(found) or read_examples(*found))
