@@ -43,8 +43,9 @@ def load_training_data(
     """Read and check the inputs ``examples``, ``tiles``, ``validation`` and ``splits``, and ``text_pairs`` if given.
 
     Limits choose by digest of the query ids. ``kept``: a folder where the examples are kept as columns, for the next
-    start; of several ranks one may ``write_kept`` (``kept_examples``). Raises InputError, with file and line, for an empty file, an example whose tiles aren't
-    in the store, or a validation question about a page that isn't a validation page.
+    start; of several ranks one may ``write_kept`` (``kept_examples``). Raises InputError, with file and line, for an
+    empty file, an example whose tiles aren't in the store, or a validation question about a page that isn't a
+    validation page.
     """
     store = TileStore.open(inputs["tiles"])
     path = inputs["examples"]
