@@ -57,7 +57,7 @@ class FullySharded:
         for parameters in (divided, replicated):
             norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
             norms.append(norm.full_tensor() if isinstance(norm, DTensor) else norm)
-        total = torch.stack([norm.to(self._encoder.device) for norm in norms]).norm()
+        total: Tensor = torch.stack([norm.to(self._encoder.device) for norm in norms]).norm()
         for parameters in (divided, replicated):
             nn.utils.clip_grads_with_norm_(parameters, self._max_grad_norm, total)
         if torch.isfinite(total):
@@ -113,7 +113,8 @@ def _shard(model: nn.Module, device: torch.device) -> None:
 
 
 def _whole(tensor: Tensor) -> Tensor:
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    found: Tensor = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return found
 
 
 def _placed_like(parameter: Tensor, value: Tensor) -> Tensor:

@@ -69,7 +69,7 @@ def inputs(encoder: Encoder, store: TileStore, kind: str, rank: int, world: int)
     if kind == "tiles":
         batch = encoder.tile_batch([store.image(tile_ids[i]) for i in mine])
     else:
-        batch = encoder.query_batch([PASSAGES[i] for i in mine])
+        batch = encoder.document_batch([PASSAGES[i] for i in mine])
     ignore = torch.zeros(5, len(tiles), dtype=torch.bool)
     ignore[1, 0] = True
     return StepInputs(
@@ -79,12 +79,11 @@ def inputs(encoder: Encoder, store: TileStore, kind: str, rank: int, world: int)
         tile_counts=[len(share(tiles, r, world)) for r in range(world)],
         positive=torch.arange(5),
         ignore=ignore,
-        **{name: value for name, value in _others(kind).items() if name in StepInputs.__dataclass_fields__},
+        step=0,
+        examples=5,
+        with_images=kind == "tiles",
+        visual_tokens=0,
     )
-
-
-def _others(kind: str) -> dict[str, object]:
-    return {"step": 0, "examples": 5, "visual_tokens": 0, "with_images": kind == "tiles", "planned": None}
 
 
 def run(model: Path, tiles: Path, out: Path, options: Options, rank: int, world: int) -> None:
