@@ -71,7 +71,7 @@ def main() -> None:
         workload = make_workload(Path(folder) / "workload", size, count)
         few = make_workload(Path(folder) / "few", SMALL, 64)
         parts: dict[str, Callable[[], dict[str, Any]]] = {
-            "steps": lambda: step_figures(workload, 1 if options.quick else 4),
+            "steps": lambda: step_figures(workload, 1 if options.quick else 3),
             "memory": lambda: memory_figures(workload, Path(__file__), quick=options.quick),
             "data_wait": lambda: data_wait(workload),
             "peers": lambda: peer_figures(options.peers, workload, 1 if options.quick else 2),

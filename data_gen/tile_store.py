@@ -174,6 +174,12 @@ class TileStore:
         batch, row = self._find(tile_id)
         return batch.column("width_px")[row].as_py(), batch.column("height_px")[row].as_py()
 
+    def image_digest(self, tile_id: str) -> str:
+        """``image_sha256`` of a tile; nothing else of it is read. Raises InputError if the store has none."""
+        batch, row = self._find(tile_id)
+        digest: str = batch.column("image_sha256")[row].as_py()
+        return digest
+
     def encoded_image(self, tile_id: str) -> bytes:
         """The encoded image of a tile, b"" if the store was written without. Raises InputError for an unknown id."""
         batch, row = self._find(tile_id)

@@ -15,7 +15,9 @@ from tilewright.train.embedder_config import Config
 from tilewright.train.encoder import Encoder, save_encoder
 from tilewright.train.learner import Learner
 from tilewright.train.run_control import StopRequest, Stopwatch
-from tilewright.train.step_inputs import StepInputMaker, StepInputs, StepStream, TileInputs
+from tilewright.train.step_inputs import StepInputMaker, StepInputs, TileInputs
+from tilewright.train.step_stream import StepStream
+from tilewright.train.text_plan import Plan, TextPlan, WarmupPlan
 from tilewright.train.trackers import open_trackers
 from tilewright.train.training_data import TrainingData, pool_counts
 from tilewright.train.validation import Pool, chance, retrieval_figures
@@ -30,8 +32,8 @@ class Run:
     def __init__(self, config: Config, data: TrainingData, encoder: Encoder, out: Path, rank: int, world: int) -> None:
         self.config, self.data, self.encoder, self.out, self.rank, self.world = config, data, encoder, out, rank, world
         self.learner = Learner(config, encoder, rank)
-        self.tiles = TileInputs(encoder, data.store, config.cache_mib << 20)
-        self.plan = BatchPlan(
+        self.tiles = TileInputs(encoder.batcher, data.store, config.cache_mib << 20)
+        self.images = BatchPlan(
             data.examples,
             batch_size=config.batch_size,
             seed=config.seed,
@@ -39,6 +41,10 @@ class Run:
             random_tiles=config.random_tiles,
             pool=data.training_tiles,
         )
+        self.plan: Plan = self.images
+        if data.text_pairs is not None:
+            texts = TextPlan(data.text_pairs, batch_size=config.batch_size, seed=config.seed)
+            self.plan = WarmupPlan(texts, config.text_steps, self.images)
         self.position, self.curve, saved = training_checkpoint.load_resume(out)
         if saved is not None:
             self.learner.load_state(saved)
@@ -52,7 +58,7 @@ class Run:
         if self.position.step == 0 and not self.curve:
             self.record({"step": 0} | self.searches(0))
         make = StepInputMaker(self.plan, self.tiles, self.rank, self.world)
-        stream = StepStream(make, self.position.step, config.steps)
+        stream = StepStream(make, self.position.step, config.steps, workers=config.workers)
         quiet = self.rank != 0
         with (
             Progress("train_embedder", config.steps, log_path(self.out), quiet=quiet) as progress,
@@ -62,7 +68,7 @@ class Run:
             watch = Stopwatch(lambda: stream.wait_s)
             for inputs in () if self.is_done() else stream:
                 entry = self.update(inputs)
-                timings = watch.lap(len(inputs.planned.examples))
+                timings = watch.lap(inputs.examples, inputs.visual_tokens)
                 self.record(entry | self.searches(entry["step"]))
                 told.log(self.curve[-1] | timings, self.curve[-1]["step"])
                 progress.advance(1, **shown(self.curve[-1]), **timings)
@@ -77,7 +83,7 @@ class Run:
             if watch.data_wait_share > WAIT_WARNING and self.rank == 0:
                 share = f"{watch.data_wait_share:.0%}"
                 print(
-                    f"train_embedder: {share} of the steps' time was waiting for tiles: raise cache_mib",
+                    f"train_embedder: {share} of the steps' time was waiting for tiles: raise workers or cache_mib",
                     file=sys.stderr,
                 )
 
@@ -158,8 +164,8 @@ class Run:
         return {
             "examples": len(self.data.examples),
             "steps": self.position.step,
-            "steps_per_epoch": self.plan.steps_per_epoch,
-            "waiting_per_epoch": self.plan.waiting_per_epoch,
+            "steps_per_epoch": self.images.steps_per_epoch,
+            "waiting_per_epoch": self.images.waiting_per_epoch,
             "kept_step": kept,
             "trainable_parameters": sum(by_group.values()),
             "trainable_by_group": by_group,

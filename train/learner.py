@@ -79,7 +79,7 @@ class Learner:
         shape = (config.warmup_steps, config.final_share, config.schedule)
         rates = exercised(
             learning_rates(step, config.steps, self._peaks, *shape),
-            inputs.tiles is not None and inputs.tiles.patches is not None,
+            inputs.with_images,
         )
         self._encoder.model.train()
         loss, stats = self._step(inputs)

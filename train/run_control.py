@@ -59,13 +59,17 @@ class Stopwatch:
         """A step begins."""
         self._started, self._waited = time.perf_counter(), self._wait_s()
 
-    def lap(self, samples: int) -> dict[str, float]:
-        """samples_per_s and data_wait_share of the step that ends now."""
+    def lap(self, samples: int, visual_tokens: int) -> dict[str, float]:
+        """samples_per_s, visual_tokens_per_s (of this rank) and data_wait_share of the step that ends now."""
         seconds = max(time.perf_counter() - self._started, 1e-9)
         waited = self._wait_s() - self._waited
         self._total_s += seconds
         self._total_wait_s += waited
-        return {"samples_per_s": round(samples / seconds, 3), "data_wait_share": round(waited / seconds, 4)}
+        return {
+            "samples_per_s": round(samples / seconds, 3),
+            "visual_tokens_per_s": round(visual_tokens / seconds, 1),
+            "data_wait_share": round(waited / seconds, 4),
+        }
 
     @property
     def data_wait_share(self) -> float:

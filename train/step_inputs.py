@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -41,10 +40,6 @@ class StepInputs:
     with_images: bool
     visual_tokens: int
 
-    @property
-    def planned(self) -> Any:  # until embedder_run.py reads `examples`
-        return SimpleNamespace(step=self.step, examples=range(self.examples))
-
 
 @dataclass(frozen=True)
 class Piece:
@@ -60,14 +55,12 @@ class TileInputs:
     It pickles, without what it keeps.
     """
 
-    def __init__(self, batcher: Any, store: TileStore, cache_bytes: int = 0) -> None:
-        batcher = getattr(batcher, "batcher", batcher)  # until embedder_run.py gives encoder.batcher
-        self.batcher: Batcher = batcher
-        self.store, self.cache_bytes = store, cache_bytes
+    def __init__(self, batcher: Batcher, store: TileStore, cache_bytes: int = 0) -> None:
+        self.batcher, self.store, self.cache_bytes = batcher, store, cache_bytes
         self._kept: dict[str, Batch] = {}
         self._kept_bytes = 0
         self._keeping = threading.Lock()
-        self._digest = lru_cache(_DIGESTS_KEPT)(lambda tile_id: store.light(tile_id).image_sha256)
+        self._digest = lru_cache(_DIGESTS_KEPT)(store.image_digest)
 
     def __reduce__(self) -> tuple[type["TileInputs"], tuple[Batcher, TileStore]]:
         return TileInputs, (self.batcher, self.store)
@@ -231,11 +224,3 @@ class StepInputMaker:
         if batch is None or batch.grids is None:
             return 0
         return int(batch.grids.prod(1).sum()) // self.tiles.batcher.contract.pixels.merge_size**2
-
-
-def __getattr__(name: str) -> Any:  # until embedder_run.py imports it from step_stream
-    if name == "StepStream":
-        from tilewright.train.step_stream import StepStream
-
-        return StepStream
-    raise AttributeError(name)

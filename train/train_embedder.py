@@ -11,6 +11,7 @@ from tilewright.train.embedder_config import Config
 from tilewright.train.embedder_run import Run
 from tilewright.train.encoder import load_encoder
 from tilewright.train.launch import check_launch
+from tilewright.train.loader_processes import prepare
 from tilewright.train.run_control import stop_on_sigterm, torch_threads
 from tilewright.train.training_data import load_training_data
 
@@ -21,6 +22,8 @@ def train_embedder(config: Config, inputs: Inputs, out: Path) -> Counts:
     Raises InputError for unusable inputs, StageError if the loss isn't finite, SystemExit after SIGTERM (saved).
     """
     device = choose_device()
+    if config.workers:
+        prepare()  # it takes seconds, meanwhile the model loads
     with torch_threads(config.threads), process_group(device) as (rank, world), stop_on_sigterm() as stop:
         check_launch(
             world=world,
@@ -35,6 +38,8 @@ def train_embedder(config: Config, inputs: Inputs, out: Path) -> Counts:
             limit_examples=config.limit_examples,
             validation_queries=config.validation_queries,
             train_recall_queries=config.train_recall_queries,
+            kept=out / ".examples",
+            write_kept=rank == 0,
         )
         if config.keep == "best" and not data.validation.queries:
             raise InputError(f"{inputs['validation']}: no validation questions: wanted some, or `keep: last`")
@@ -45,7 +50,7 @@ def train_embedder(config: Config, inputs: Inputs, out: Path) -> Counts:
         return run.finish()
 
 
-STAGE = Stage("train_embedder", Config, train_embedder, schema=1, distributed=True)
+STAGE = Stage("train_embedder", Config, train_embedder, schema=2, distributed=True)
 
 if __name__ == "__main__":
     main(STAGE)

@@ -29,7 +29,7 @@ def gradients(model: Path, tiles: Path, case: dict[str, Any], rank: int, world: 
     encoder = load_encoder(model)
     objective = Objective(LossConfig(0.1, learn_temperature=True, symmetric=case["symmetric"]))
     plan = BatchPlan(examples, batch_size=len(examples), seed=0)
-    inputs = StepInputMaker(plan, TileInputs(encoder, TileStore.open(tiles)), rank, world)(0)
+    inputs = StepInputMaker(plan, TileInputs(encoder.batcher, TileStore.open(tiles)), rank, world)(0)
     chunking = Chunking(rows=case["chunk_rows"])
     step = ContrastiveStep(encoder.model, encoder.forward, objective, encoder.dimension, chunking=chunking)
     loss, stats = step(inputs)

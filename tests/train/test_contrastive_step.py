@@ -19,7 +19,8 @@ from tilewright.train.batch_plan import BatchPlan
 from tilewright.train.contrastive_step import ContrastiveStep
 from tilewright.train.encoder import load_encoder
 from tilewright.train.objective import LossConfig, Objective
-from tilewright.train.step_inputs import StepInputMaker, StepStream, TileInputs, stack
+from tilewright.train.step_inputs import StepInputMaker, TileInputs, stack
+from tilewright.train.step_stream import StepStream
 
 PROGRAM = Path(__file__).with_name("gradients_program.py")
 gradients = runpy.run_path(str(PROGRAM))["gradients"]
@@ -80,7 +81,7 @@ def test_loss_is_that_of_the_encoder_s_own_vectors(reader_parts: Any) -> None:
     """Batched, stacked and labelled by ids: the same as query by query, tile by tile."""
     encoder, store = load_encoder(reader_parts.model.parent / "embedder"), TileStore.open(reader_parts.tiles)
     examples = examples_of(reader_parts.tile_ids)
-    inputs = StepInputMaker(BatchPlan(examples, batch_size=5, seed=0), TileInputs(encoder, store), 0, 1)(0)
+    inputs = StepInputMaker(BatchPlan(examples, batch_size=5, seed=0), TileInputs(encoder.batcher, store), 0, 1)(0)
     objective = Objective(LossConfig(0.1, learn_temperature=False))
     loss, _ = ContrastiveStep(encoder.model, encoder.forward, objective, encoder.dimension)(inputs)
     tile_ids = sorted({tile for example in examples for tile in (example.positive_tile_id, *example.negative_tile_ids)})
@@ -108,7 +109,10 @@ def test_cache_is_bounded_and_changes_nothing(reader_parts: Any) -> None:
     encoder, store = load_encoder(reader_parts.model.parent / "embedder"), TileStore.open(reader_parts.tiles)
     one = encoder.tile_batch([store.image(reader_parts.tile_ids[0])])
     assert one.patches is not None
-    cached, plain = TileInputs(encoder, store, int(3.5 * one.patches.nbytes)), TileInputs(encoder, store)
+    cached, plain = (
+        TileInputs(encoder.batcher, store, int(3.5 * one.patches.nbytes)),
+        TileInputs(encoder.batcher, store),
+    )
     for _ in range(2):
         again, fresh = cached.batch(reader_parts.tile_ids), plain.batch(reader_parts.tile_ids)
         assert again.patches is not None and fresh.patches is not None and torch.equal(again.patches, fresh.patches)
@@ -118,11 +122,11 @@ def test_cache_is_bounded_and_changes_nothing(reader_parts: Any) -> None:
 def test_stream_gives_every_step_once_in_order_and_passes_errors_on(reader_parts: Any) -> None:
     encoder, store = load_encoder(reader_parts.model.parent / "embedder"), TileStore.open(reader_parts.tiles)
     plan = BatchPlan(examples_of(reader_parts.tile_ids), batch_size=2, seed=0)
-    make = StepInputMaker(plan, TileInputs(encoder, store), 0, 1)
+    make = StepInputMaker(plan, TileInputs(encoder.batcher, store), 0, 1)
     stream = StepStream(make, 3, 9, ahead=2)
-    assert [inputs.planned.step for inputs in stream] == [3, 4, 5, 6, 7, 8]
+    assert [inputs.step for inputs in stream] == [3, 4, 5, 6, 7, 8]
     assert stream.wait_s > 0 and list(StepStream(make, 4, 4)) == []
     gone = [TrainingExample("q0", "Which?", "0" * 16 + "-0099-00", ())]
-    broken = StepInputMaker(BatchPlan(gone, batch_size=1, seed=0), TileInputs(encoder, store), 0, 1)
+    broken = StepInputMaker(BatchPlan(gone, batch_size=1, seed=0), TileInputs(encoder.batcher, store), 0, 1)
     with pytest.raises(ValueError, match="no tile"):
         next(iter(StepStream(broken, 0, 2)))

@@ -299,7 +299,7 @@ def test_folders_that_are_no_encoders(base: Path, copy: Callable[[Path], Path], 
     folder = copy(base)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"architectures": ["BertModel"]}))
-    with pytest.raises(InputError, match="architectures: wanted one of .*Qwen3VLModel.*BertModel"):
+    with pytest.raises(InputError, match=r"architectures: wanted one of .*Qwen3VLModel.*BertModel"):
         load_encoder(folder)
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "model.safetensors").write_bytes(b"123")

@@ -53,7 +53,7 @@ def inputs(encoder: Encoder, reader_parts: Any) -> StepInputs:
         TrainingExample("q3", "How far is it from Oslo to Lima, in km, by road and then by sea?", ids[3], ()),
         TrainingExample("q4", "Who?", ids[4], (ids[0],)),
     ]
-    tiles = TileInputs(encoder, TileStore.open(reader_parts.tiles))
+    tiles = TileInputs(encoder.batcher, TileStore.open(reader_parts.tiles))
     return StepInputMaker(BatchPlan(examples, batch_size=5, seed=0), tiles, 0, 1)(0)
 
 

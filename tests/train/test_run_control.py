@@ -49,8 +49,8 @@ def test_waiting_is_a_share_of_the_step() -> None:
     assert watch.data_wait_share == 0
     time.sleep(0.02)
     waited[0] = 0.01
-    lap = watch.lap(4)
+    lap = watch.lap(4, 80)
     assert 0 < lap["data_wait_share"] <= 0.5 and 0 < lap["samples_per_s"] <= 200
     watch.restart()
     time.sleep(0.01)
-    assert watch.lap(4)["data_wait_share"] == 0 < watch.data_wait_share < lap["data_wait_share"]
+    assert watch.lap(4, 80)["data_wait_share"] == 0 < watch.data_wait_share < lap["data_wait_share"]

@@ -56,7 +56,7 @@ def test_the_best_validation_is_kept_and_the_checkpoint_is_it(finished: Path, in
     config = inputs.config(finished)
     folders = {name: getattr(config, name) for name in ("examples", "tiles", "validation", "splits")}
     data = load_training_data(folders, seed=7, limit_examples=None, validation_queries=500, train_recall_queries=64)
-    figures = retrieval_figures(encoder, TileInputs(encoder, data.store), data.validation, 0, 1)
+    figures = retrieval_figures(encoder, TileInputs(encoder.batcher, data.store), data.validation, 0, 1)
     kept = {name: value for name, value in counts["kept"].items() if name.startswith("validation_")}
     assert {f"validation_{name}": value for name, value in figures.items()} == pytest.approx(kept)
     assert (

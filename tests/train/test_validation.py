@@ -30,7 +30,7 @@ def test_figures_do_not_depend_on_chunks(chunk_tokens: int, reader_parts: Any, m
     queries = {f"q{number}": f"Question {number} of {word}" for number, word in enumerate(("Oslo", "Lima", "Ada"))}
     pool = Pool("test", queries, {query: [ids[number]] for number, query in enumerate(queries)}, ids[::-1])
     encoder.model.train()
-    figures = retrieval_figures(encoder, TileInputs(encoder, store), pool, 0, 1)
+    figures = retrieval_figures(encoder, TileInputs(encoder.batcher, store), pool, 0, 1)
     assert encoder.model.training
     vectors = encoder.encode_tiles([store.image(tile_id) for tile_id in ids])
     scores = encoder.encode_queries(list(queries.values())) @ vectors.T
@@ -49,7 +49,7 @@ def test_a_pool_speaks_of_its_own_queries_only() -> None:
 
 def test_an_empty_pool_has_no_figures(reader_parts: Any) -> None:
     encoder, store = load_encoder(reader_parts.model.parent / "embedder"), TileStore.open(reader_parts.tiles)
-    assert retrieval_figures(encoder, TileInputs(encoder, store), Pool("none", {}, {}, []), 0, 1) == {}
+    assert retrieval_figures(encoder, TileInputs(encoder.batcher, store), Pool("none", {}, {}, []), 0, 1) == {}
     assert chance(Pool("none", {}, {}, []), 1) == 0.0
 
 
