@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("--workload", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    os.environ.setdefault("DS_ACCELERATOR", "cpu")  # where DeepSpeed is installed it else prints what it found
     size, count = (SMALL, 64) if options.quick else (Size(), 256)
     if options.memory is not None:
         print(json.dumps(measure(Workload(options.workload, size), options.memory)))
