@@ -49,7 +49,7 @@ def test_command_runs(
     monkeypatch.setenv("TILEWRIGHT_RUNS", str(smoke_runs))
     monkeypatch.chdir(ROOT)
     arguments = shlex.split(command)[1:]
-    main([str(smoke_runs) if argument == "runs" else argument for argument in arguments])
+    main([re.sub(r"^runs(?=/|$)", str(smoke_runs), argument) for argument in arguments])
     assert capsys.readouterr().out.strip()
 
 
