@@ -1,14 +1,15 @@
 """Does a model with random weights learn to read, and what does LoRA on each tower bring? Prints one JSON line.
 
-    python benchmarks/learning.py --runs FOLDER [--base-only] [--seeds 3]      (1 core; about 6 minutes, 20 with LoRA)
+    python benchmarks/learning.py --runs FOLDER [--base-only] [--seeds 3]      (1 core: 4 minutes of CPU, with LoRA about 20)
 
 - ``base``: the stages of configs/learning.yaml, then Recall@3 on the held-out tiles with its 95 % interval (cluster
-  bootstrap over tiles), ``chance``, and the CPU seconds (user + system) of each stage. Wanted: ``low`` >= 5 x chance.
+  bootstrap over tiles), ``chance``, and the CPU seconds (user + system) that this call spent on each stage. Wanted:
+  ``low`` >= 5 x chance, in at most 360 s.
 - ``shifted``: the same held-out titles in another font and layout: Recall@3 before LoRA and after it on the language
   model's attention (``llm``), the vision tower (``vit``) or ``both``: mean and standard deviation over the seeds, and
   paired differences of the arms with intervals (each question's hits averaged over the seeds).
 
-Finished stages in FOLDER aren't run again, so a second call goes on where the first was.
+Finished stages in FOLDER aren't run again: a second call goes on where the first was.
 """
 
 import argparse
