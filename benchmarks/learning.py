@@ -1,6 +1,6 @@
 """Does a model with random weights learn to read, and what does LoRA on each tower bring? Prints one JSON line.
 
-    python benchmarks/learning.py --runs FOLDER [--base-only] [--seeds 3]      (1 core: 4 minutes of CPU, with LoRA about 20)
+    python benchmarks/learning.py --runs FOLDER [--base-only] [--seeds 3]      (1 core: 4 CPU minutes, with LoRA 20)
 
 - ``base``: the stages of configs/learning.yaml, then Recall@3 on the held-out tiles with its 95 % interval (cluster
   bootstrap over tiles), ``chance``, and the CPU seconds (user + system) that this call spent on each stage. Wanted:
