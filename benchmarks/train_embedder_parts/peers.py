@@ -23,9 +23,9 @@ LIKE = {
 def our_settings(workload: Workload, peer: str, out: Path) -> dict[str, Any]:
     """Our run that does what the peer's does."""
     size = workload.size
-    like = {"chunking": {"rows": size.chunk}} if peer == "sentence-transformers" else {"gradient_checkpointing": True}
+    like: dict[str, Any] = {"chunking": {"rows": size.chunk}}
     if peer == "colpali-engine":
-        like["chunking"] = {"keep_mib": None}
+        like = {"chunking": {"keep_mib": None}, "gradient_checkpointing": True}
     paths = {name: str(path) for name, path in workload.inputs().items()}
     return settings(out=str(out), steps=STEPS, batch_size=size.batch, **like, **paths)
 

@@ -12,13 +12,30 @@ from tilewright.train.batch import Batch, positions
 from tilewright.train.linear_patch import linearise_patch_embedding
 from tilewright.train.step_inputs import StepInputs
 
-TEXT_2B = {"hidden_size": 2048, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8}
+TEXT_2B: dict[str, Any] = {
+    "hidden_size": 2048,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+}
 TEXT_2B |= {"head_dim": 128, "intermediate_size": 6144, "vocab_size": 151_936}
-VISION_2B = {"hidden_size": 1024, "depth": 24, "intermediate_size": 4096, "out_hidden_size": 2048, "num_heads": 16}
+VISION_2B: dict[str, Any] = {
+    "hidden_size": 1024,
+    "depth": 24,
+    "intermediate_size": 4096,
+    "out_hidden_size": 2048,
+    "num_heads": 16,
+}
 VISION_2B |= {"deepstack_visual_indexes": [5, 11, 17]}
 TEXT_TINY = TEXT_2B | {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
 TEXT_TINY |= {"intermediate_size": 128}
-VISION_TINY = {"hidden_size": 32, "depth": 3, "intermediate_size": 64, "out_hidden_size": 64, "num_heads": 2}
+VISION_TINY: dict[str, Any] = {
+    "hidden_size": 32,
+    "depth": 3,
+    "intermediate_size": 64,
+    "out_hidden_size": 64,
+    "num_heads": 2,
+}
 VISION_TINY |= {"deepstack_visual_indexes": [1]}
 BEFORE, AFTER, QUERY = 16, 9, 32  # tokens of a tile's prompt before and after the picture, and of a query's
 
@@ -78,7 +95,7 @@ def make_inputs(scale: Scale, image_token: int, device: torch.device) -> StepInp
     visual, draw = scale.grid[0] * scale.grid[1] // 4, torch.Generator().manual_seed(0)
 
     def text(count: int) -> list[int]:
-        return torch.randint(0, 1000, (count,), generator=draw).tolist()  # type: ignore[no-any-return]
+        return torch.randint(0, 1000, (count,), generator=draw).tolist()
 
     tiles = [text(BEFORE) + [image_token] * visual + text(AFTER) for _ in range(scale.batch)]
     queries = [text(QUERY) for _ in range(scale.batch)]
