@@ -6,7 +6,7 @@ from typing import Literal
 
 from tilewright.configs.bounds import check_bounds
 from tilewright.configs.stage import execution, input_path
-from tilewright.train.adapters import LoraGroup
+from tilewright.train.adapters import VISION_GROUPS, LoraGroup
 from tilewright.train.grad_cache import Chunking
 from tilewright.train.objective import LossConfig
 from tilewright.train.schedule import Schedule
@@ -100,6 +100,15 @@ class Config:
         if not 0 <= self.text_steps <= self.steps or (self.text_steps > 0) != (self.text_pairs is not None):
             raise ValueError(
                 f"text_steps: wanted 1 to steps ({self.steps}) with text_pairs, 0 without, found {self.text_steps}"
+            )
+        if (
+            self.text_steps
+            and self.adapters
+            and set(self.adapters) <= set(VISION_GROUPS)
+            and not self.loss.learn_temperature
+        ):
+            raise ValueError(
+                f"text_steps: wanted 0, found {self.text_steps}: texts reach none of {list(self.adapters)}"
             )
         if self.ema_decay is not None and not 0 < self.ema_decay < 1:
             raise ValueError(f"ema_decay: wanted between 0 and 1, or null, found {self.ema_decay}")

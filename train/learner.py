@@ -46,6 +46,7 @@ class Learner:
             self._objective,
             lambda weights: make_optimizer(weights, config.adapters, weight_decay=config.weight_decay),
             config.max_grad_norm,
+            self._embed,
         )
         self._parallel = self._training.parallel
         self._peaks = peak_rates(
@@ -55,7 +56,7 @@ class Learner:
         self._average = Ema(trainable(encoder.model), config.ema_decay) if config.ema_decay else None
         self._step = ContrastiveStep(
             encoder.model,
-            self._embed,
+            self._training.embed,
             self._training.objective,
             encoder.dimension,
             chunking=config.chunking,
@@ -67,7 +68,7 @@ class Learner:
         """[B, D] float32 vectors with gradient, in the run's precision."""
         wanted = self._config.precision == "bfloat16"
         with torch.autocast(self._encoder.device.type, torch.bfloat16, enabled=wanted):
-            return self._training.embed(batch)
+            return self._encoder.forward(batch)
 
     def update(self, step: int, inputs: StepInputs) -> dict[str, float]:
         """One update of the weights, number ``step`` from 0: loss, rate, norm before clipping, figures of the loss.

@@ -194,6 +194,16 @@ def test_a_loss_that_is_not_finite_stops_the_run(inputs: Any, tmp_path: Path) ->
         ({"trainable": "adapters"}, "LoRA groups"),
         ({"adapters": {"llm_attn": LoraGroup(2, 2)}}, "none with `trainable: full`"),
         ({"text_steps": 3}, "text_steps: wanted 1 to steps"),
+        (
+            {
+                "text_steps": 3,
+                "text_pairs": Path("text_pairs.jsonl"),
+                "trainable": "adapters",
+                "adapters": {"vit_attn": LoraGroup(2, 2)},
+                "loss": LossConfig(0.1, learn_temperature=False),
+            },
+            "texts reach none of",
+        ),
         ({"ema_decay": 1.0}, "ema_decay: wanted between 0 and 1"),
         ({"keep_last": -1}, "keep_last: wanted at least 0"),
     ],
