@@ -7,9 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tilewright.train.encoder import load_encoder
 from train_embedder_parts.running import environment, last_json
 from train_embedder_parts.stage_run import settings
-from train_embedder_parts.workload import Workload
+from train_embedder_parts.workload import Workload, batches
 
 PARTS = Path(__file__).parent
 STEPS = 4
@@ -80,5 +81,7 @@ def peer_figures(python: str, workload: Workload, rounds: int) -> dict[str, Any]
     names = ["torch", "transformers", "sentence-transformers", "colpali-engine", "torchvision", "peft"]
     code = f"import importlib.metadata as m, json; print(json.dumps({{n: m.version(n) for n in {names}}}))"
     versions = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
-    found: dict[str, Any] = {"versions": last_json(versions), "rounds": rounds}
+    encoder = load_encoder(workload.model)
+    own = sum(batch.input_ids.shape[1] for batch in batches(workload, encoder, 1))
+    found: dict[str, Any] = {"versions": last_json(versions), "rounds": rounds, "our_tokens_of_a_pair": own}
     return found | {peer: compare(python, workload, peer, rounds) for peer in LIKE}

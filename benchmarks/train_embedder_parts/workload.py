@@ -18,8 +18,10 @@ from tilewright.data_gen.tile_store import TileStore, write_store
 from tilewright.train import make_tiny_model
 from tilewright.train.batch import Batch
 from tilewright.train.encoder import Encoder
+from tilewright.train.prompts import QUERY_INSTRUCTION, TILE_INSTRUCTION
 from tilewright.train.step_inputs import StepInputs
 
+PROMPT_WORDS = f"system user assistant {TILE_INSTRUCTION} {QUERY_INSTRUCTION}"
 EVIDENCE = {"infobox": 0, "table": 0, "list": 0, "paragraph": 1000}
 
 
@@ -114,7 +116,7 @@ def make_tiles(count: int, side_px: int, distinct: int | None = None) -> Iterato
             *(0, 0, 0, 0, side_px, side_px),
             image,
             digest,
-            text,
+            f"{text} {PROMPT_WORDS}",  # so that the tokenizer knows prompts by words, as a real one does
             EVIDENCE,
         )
 
