@@ -120,14 +120,21 @@ def patchify(images: Sequence[Image.Image], policy: PixelPolicy) -> tuple[Tensor
     return torch.from_numpy(np.concatenate(patches)), torch.tensor(grids)
 
 
-def normalise(patches: Tensor, policy: PixelPolicy, dtype: torch.dtype = torch.float32) -> Tensor:
-    """uint8 patches [N, 3·p·p] -> the tower's input [N, 3·frames·p·p]: rescaled, normalised, one frame repeated."""
-    area = policy.patch_size**2
+def normalised_frames(patches: Tensor, policy: PixelPolicy, dtype: torch.dtype = torch.float32) -> Tensor:
+    """uint8 patches [N, 3·p·p] -> [N, 3, frames, p, p], rescaled and normalised; a view that repeats one frame.
+
+    The vision tower's linear patch embedding knows such a view and reads one frame only.
+    """
+    side = policy.patch_size
     mean = torch.tensor(policy.mean, device=patches.device).view(1, 3, 1)
     std = torch.tensor(policy.std, device=patches.device).view(1, 3, 1)
-    values = (patches.view(-1, 3, area).float() * policy.rescale_factor - mean) / std
-    frames = values.to(dtype).unsqueeze(2).expand(-1, 3, policy.temporal_patch_size, area)
-    return frames.reshape(len(patches), -1)
+    values = (patches.view(-1, 3, side**2).float() * policy.rescale_factor - mean) / std
+    return values.to(dtype).view(-1, 3, 1, side, side).expand(-1, 3, policy.temporal_patch_size, side, side)
+
+
+def normalise(patches: Tensor, policy: PixelPolicy, dtype: torch.dtype = torch.float32) -> Tensor:
+    """uint8 patches [N, 3·p·p] -> [N, 3·frames·p·p] as the image processor gives them: one frame repeated."""
+    return normalised_frames(patches, policy, dtype).reshape(len(patches), -1)
 
 
 def load_policy(folder: Path, min_pixels: int | None = None, max_pixels: int | None = None) -> PixelPolicy:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from tilewright.train.batch import Batch
 from tilewright.train.model_sizes import ModelSizes
-from tilewright.train.pixels import PixelPolicy, normalise
+from tilewright.train.pixels import PixelPolicy, normalised_frames
 from tilewright.train.pretrained import load_pretrained, read_config
 
 NAME = "qwen3_vl"
@@ -51,7 +51,7 @@ def hidden_states(model: nn.Module, batch: Batch, policy: PixelPolicy) -> Tensor
     inputs: dict[str, Any] = {}
     if batch.patches is not None:
         dtype = next(model.parameters()).dtype
-        inputs = {"pixel_values": normalise(batch.patches, policy, dtype), "image_grid_thw": batch.grids}
+        inputs = {"pixel_values": normalised_frames(batch.patches, policy, dtype), "image_grid_thw": batch.grids}
     outputs = model(
         input_ids=batch.input_ids,
         attention_mask=batch.attention_mask if batch.left_padded else None,

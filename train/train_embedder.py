@@ -1,5 +1,6 @@
 """Train an embedder on (q, p, negatives): examples + tiles + model -> checkpoint/ and curve.jsonl."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -32,19 +33,22 @@ def train_embedder(config: Config, inputs: Inputs, out: Path) -> Counts:
             use_dora=config.use_dora,
             ema=config.ema_decay is not None,
         )
-        data = load_training_data(
-            inputs,
-            seed=config.seed,
-            limit_examples=config.limit_examples,
-            validation_queries=config.validation_queries,
-            train_recall_queries=config.train_recall_queries,
-            kept=out / ".examples",
-            write_kept=rank == 0,
-        )
+        frozen = torch.float32 if config.trainable == "full" else getattr(torch, config.precision)
+        with ThreadPoolExecutor(1) as pool:  # beside the model
+            loading = pool.submit(
+                load_training_data,
+                inputs,
+                seed=config.seed,
+                limit_examples=config.limit_examples,
+                validation_queries=config.validation_queries,
+                train_recall_queries=config.train_recall_queries,
+                kept=out / ".examples",
+                write_kept=rank == 0,
+            )
+            encoder = load_encoder(inputs["model"], device=device, dtype=frozen)
+            data = loading.result()
         if config.keep == "best" and not data.validation.queries:
             raise InputError(f"{inputs['validation']}: no validation questions: wanted some, or `keep: last`")
-        frozen = torch.float32 if config.trainable == "full" else getattr(torch, config.precision)
-        encoder = load_encoder(inputs["model"], device=device, dtype=frozen)
         run = Run(config, data, encoder, out, rank, world)
         run.train(stop)
         return run.finish()

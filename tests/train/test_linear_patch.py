@@ -34,6 +34,20 @@ def test_equal_outputs_and_gradients() -> None:
     torch.testing.assert_close(linear.bias.grad, convolution.bias.grad, atol=1e-4, rtol=1e-4)
 
 
+def test_a_repeated_frame_gives_the_same_from_half_of_the_work() -> None:
+    torch.manual_seed(0)
+    convolution = nn.Conv3d(3, 24, kernel_size=(2, 16, 16), stride=(2, 16, 16))
+    linear = LinearPatchProjection(copy.deepcopy(convolution))
+    repeated = torch.randn(7, 3, 1, 16, 16).expand(-1, 3, 2, 16, 16)
+    assert repeated.stride(2) == 0
+    wanted, found = convolution(repeated).flatten(1), linear(repeated)
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    wanted.square().sum().backward()
+    found.square().sum().backward()
+    torch.testing.assert_close(linear.weight.grad, convolution.weight.grad, atol=1e-3, rtol=1e-4)
+    torch.testing.assert_close(linear.bias.grad, convolution.bias.grad, atol=1e-4, rtol=1e-4)
+
+
 def test_same_names_and_weights() -> None:
     tower = _Tower()
     before = {name: value.clone() for name, value in tower.state_dict().items()}
