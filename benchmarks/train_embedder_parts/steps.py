@@ -16,7 +16,7 @@ from tilewright.train.encoder import Encoder, load_encoder
 from tilewright.train.grad_cache import Chunking
 from tilewright.train.objective import LossConfig, Objective
 from tilewright.train.parallel import Replicated
-from tilewright.train.pixels import normalise
+from tilewright.train.pixels import normalised_frames
 from train_embedder_parts.workload import Workload, batches, step_inputs
 
 TEMPERATURE, RATE = 0.05, 1e-5
@@ -36,7 +36,7 @@ class BareLoop:
     def inputs(self, encoder: Encoder, batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
         arguments = {"input_ids": batch.input_ids, "position_ids": batch.position_ids}
         if batch.patches is not None and batch.grids is not None:
-            arguments |= {"pixel_values": normalise(batch.patches, encoder.contract.pixels)}
+            arguments |= {"pixel_values": normalised_frames(batch.patches, encoder.contract.pixels)}
             arguments |= {"image_grid_thw": batch.grids}
         return arguments, batch.pooled
 
