@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from safetensors import SafetensorError
+
 from tilewright.configs.digests import LOGS, output_digests, output_files
 from tilewright.configs.errors import UserError, said
 from tilewright.configs.load import load
@@ -141,9 +143,10 @@ def _system_errors(name: str, out: Path) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except OSError as error:
+    except (OSError, SafetensorError) as error:  # the latter's writer says a full disk in its own way
+        reason = said(error) if isinstance(error, OSError) else str(error)
         raise StageError(
-            f"{name}: {said(error)}. What is finished is kept in {partial_of(out)}: mend the cause and run the same"
+            f"{name}: {reason}. What is finished is kept in {partial_of(out)}: mend the cause and run the same"
             " command again"
         ) from error
 

@@ -26,9 +26,12 @@ def choose_device(name: str = "auto") -> torch.device:
     forbid it, else the CPU. Raises InputError for a name that torch doesn't know."""
     if name != "auto":
         try:
-            return torch.device(name)
+            device = torch.device(name)
         except RuntimeError as error:
             raise InputError(f"device: wanted auto, cpu, cuda or cuda:N, found {name!r}") from error
+        if device.type == "meta":
+            raise InputError("device: wanted auto, cpu, cuda or cuda:N, found 'meta', which holds no values")
+        return device
     if torch.cuda.is_available() and os.environ.get("ACCELERATE_USE_CPU", "").lower() not in ("1", "true", "yes"):
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     return torch.device("cpu")

@@ -84,10 +84,11 @@ class Config:
         for name in (*positive, "hard_negatives", "random_tiles"):
             if getattr(self, name) < (name in positive):
                 raise ValueError(f"{name}: wanted at least {int(name in positive)}, found {getattr(self, name)}")
-        for name in ("learning_rate", "max_grad_norm"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name}: wanted more than 0, found {getattr(self, name)}")
-        for name in ("limit_examples", "patience", "threads"):
+        for name in ("learning_rate", "max_grad_norm", "temperature_learning_rate"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name}: wanted more than 0, found {value}")
+        for name in ("limit_examples", "patience", "threads", "train_recall_every"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name}: wanted at least 1, or null, found {value}")
@@ -97,6 +98,10 @@ class Config:
             raise ValueError(f"warmup_steps: wanted 0 to steps ({self.steps}), found {self.warmup_steps}")
         if (self.trainable == "adapters") != bool(self.adapters):
             raise ValueError("adapters: wanted LoRA groups with `trainable: adapters`, and none with `trainable: full`")
+        if self.trainable == "full" and (self.use_dora or self.use_rslora):
+            raise ValueError("use_dora and use_rslora: wanted false with `trainable: full`, which has no adapters")
+        if len(set(self.trackers)) < len(self.trackers):
+            raise ValueError(f"trackers: wanted none twice, found {list(self.trackers)}")
         if not 0 <= self.text_steps <= self.steps or (self.text_steps > 0) != (self.text_pairs is not None):
             raise ValueError(
                 f"text_steps: wanted 1 to steps ({self.steps}) with text_pairs, 0 without, found {self.text_steps}"

@@ -50,9 +50,11 @@ def run_verify(options: argparse.Namespace) -> None:
     """What ``tilewright encoder verify`` does. Raises InputError if a value isn't what it should be."""
     import torch
 
+    from tilewright.train.distributed import choose_device
     from tilewright.train.verify import verify_probes
 
     dtype = getattr(torch, options.precision)
+    choose_device(options.device)
     if options.device.partition(":")[0] == "cuda" and not torch.cuda.is_available():
         raise InputError(f"--device: wanted one that is here, found {options.device}: torch sees no GPU")
     if not options.published:

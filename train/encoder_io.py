@@ -23,6 +23,7 @@ from tilewright.train.weights import weights_digest
 
 ENCODER_FILE, PROBES_FILE, ADAPTER_FOLDER = "encoder.json", "probes.npy", "adapter"
 PROBE_COSINE = 0.999
+PROBE_LENGTH_ERROR = 1e-3
 _COPIED = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -70,7 +71,7 @@ def read_encoder_file(folder: Path) -> EncoderFile:
     path = folder / ENCODER_FILE
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a readable encoder file: {error}") from error
     stored = from_json(EncoderFile, data, str(path))
     if stored.contract.hash != stored.contract_hash or stored.hash != encoder_hash(
@@ -164,11 +165,13 @@ def probe_cosines(folder: Path, encoder: Encoder) -> list[float]:
     path = folder / PROBES_FILE
     try:
         stored = torch.from_numpy(np.load(path, allow_pickle=False))
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, TypeError, EOFError) as error:
         raise InputError(f"{path}: probe vectors can't be read: {error}") from error
     found = probe_vectors(encoder)
     if stored.shape != found.shape:
         raise InputError(f"{path}: probe vectors have shape {tuple(stored.shape)}, wanted {tuple(found.shape)}")
+    if not stored.is_floating_point() or (stored.norm(dim=-1) - 1).abs().max() > PROBE_LENGTH_ERROR:
+        raise InputError(f"{path}: probe vectors aren't of unit length: the file was changed after it was written")
     return [float(value) for value in (stored * found).sum(1)]
 
 

@@ -29,7 +29,7 @@ def kept_examples(path: Path, store: TileStore, folder: Path, *, write: bool = T
     (``run_stage``). Errors as ``read_examples``.
     """
     key = _key_of(path, store)
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError, ValueError, EOFError, pa.ArrowException):  # missing or damaged: made again
         if (folder / _KEY).read_text(encoding="utf-8") == key:
             return _load(folder, store)
     table = read_examples(path, store)

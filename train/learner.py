@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import Tensor
 
+from tilewright.configs.errors import InputError
 from tilewright.configs.stage import StageError
 from tilewright.train.adapters import MovementCheck, add_adapters, count_by_group, trainable
 from tilewright.train.batch import Batch
@@ -90,6 +91,11 @@ class Learner:
                 f"step {step + 1}: loss {loss.item()}, gradient norm {norm.item()}: wanted finite ones; lower"
                 " learning_rate or max_grad_norm"
             )
+        if not stats["valid_negatives"] > 0:
+            raise StageError(
+                f"step {step + 1}: no query of {inputs.examples} has a negative, so there is nothing to learn: raise"
+                " batch_size, hard_negatives or random_tiles, or loss.margin"
+            )
         self._objective.clamp()
         if self._average is not None:
             self._average.update()
@@ -136,4 +142,6 @@ class Learner:
             state.setdefault(weight, {})[key] = value
         self._parallel.load_optimizer_state(state)
         if self._average is not None:
+            if "average" not in saved:
+                raise InputError("the resume files hold no moving average: delete the partial folder to start over")
             self._average.load(saved["average"])

@@ -24,6 +24,8 @@ class LossConfig:
     def __post_init__(self) -> None:
         if not self.temperature >= LOWEST_TEMPERATURE:
             raise ValueError(f"temperature: wanted at least {LOWEST_TEMPERATURE}, found {self.temperature}")
+        if len(set(self.matryoshka)) < len(self.matryoshka) or any(size < 1 for size in self.matryoshka):
+            raise ValueError(f"matryoshka: wanted different dimensions above 0, found {list(self.matryoshka)}")
 
 
 class Objective(nn.Module):

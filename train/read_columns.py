@@ -42,6 +42,9 @@ def column_of(table: pa.Table, name: str) -> pa.Array:
 
 def _by_arrow(path: Path, schema: pa.Schema) -> pa.Table | None:
     """The table by Arrow's parser; None for a file that Python's might refuse, or read in another way."""
+    with path.open("rb") as file:
+        if file.read(1) != b"{":  # Arrow crashes on a file whose lines are all null
+            return None
     options = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
     try:
         table = pyarrow.json.read_json(

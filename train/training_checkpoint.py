@@ -55,7 +55,11 @@ def save_best(out: Path, step: int, weights: Mapping[str, Tensor]) -> None:
 
 def load_best(out: Path, step: int) -> dict[str, Tensor]:
     """The weights kept for ``step``."""
-    return load_file(out / BEST / f"step-{step}" / WEIGHTS)  # type: ignore[no-any-return]
+    path = out / BEST / f"step-{step}" / WEIGHTS
+    try:
+        return load_file(path)  # type: ignore[no-any-return]
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{path}: can't be read ({error}): delete {out} to start over") from error
 
 
 def save_resume(
@@ -90,13 +94,16 @@ def load_resume(out: Path) -> tuple[Position, list[dict[str, Any]], dict[str, di
     folder = out / RESUME / f"step-{max(steps)}"
     try:
         values = json.loads((folder / POSITION).read_text(encoding="utf-8"))
-        lines = (folder / CURVE).read_text(encoding="utf-8").splitlines()
+        curve = [json.loads(line) for line in (folder / CURVE).read_text(encoding="utf-8").splitlines()]
         state = {path.name.removesuffix(SUFFIX): load_file(path) for path in sorted(folder.glob(f"*{SUFFIX}"))}
-    except (OSError, ValueError, SafetensorError) as error:
+        position = from_json(Position, {k: v for k, v in values.items() if v is not None}, str(folder / POSITION))
+        if position.step != max(steps) or not curve or curve[-1]["step"] != position.step:
+            raise ValueError(f"its files speak of other steps than {max(steps)}")
+        if not {"weights", "optimizer"} <= state.keys():
+            raise ValueError(f"wanted files of weights and optimizer, found {sorted(state)}")
+    except (OSError, ValueError, AttributeError, KeyError, TypeError, SafetensorError) as error:
         raise InputError(f"{folder}: can't be resumed from ({error}): delete {out} to start over") from error
-    if values["best_value"] is None:
-        del values["best_value"]
-    return from_json(Position, values, str(folder / POSITION)), [json.loads(line) for line in lines], state
+    return position, curve, state
 
 
 def drop_best_after(out: Path, step: int) -> None:

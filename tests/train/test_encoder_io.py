@@ -240,6 +240,9 @@ def test_replaced_weights_and_probes(base: Path, full: Path, copy: Callable[[Pat
     np.save(broken / "probes.npy", probes[:, :-1])
     with pytest.raises(InputError, match="probe vectors have shape"):
         load_encoder(broken)
+    np.save(broken / "probes.npy", 1000 * probes)
+    with pytest.raises(InputError, match="aren't of unit length"):
+        load_encoder(broken)
     (broken / "probes.npy").write_bytes(b"")
     with pytest.raises(InputError, match="probe vectors can't be read"):
         load_encoder(broken)

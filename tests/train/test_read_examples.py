@@ -178,3 +178,10 @@ def test_unusable_text_pairs_are_named(pairs: list[TextPair], message: str, tmp_
     write_jsonl(tmp_path / "pairs.jsonl", pairs)
     with pytest.raises(InputError, match=message):
         read_text_pairs(tmp_path / "pairs.jsonl")
+
+
+def test_lines_that_are_all_null_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "examples.jsonl"
+    path.write_text("null\nnull\n")
+    with pytest.raises(InputError, match="1: wanted"):
+        read_columns.read_columns(path, TrainingExample)

@@ -145,6 +145,14 @@ def test_schedules_groups_and_kinds_of_adapters_reach_the_optimiser(inputs: Any,
     assert any("magnitude" in name for name in weights)
 
 
+@pytest.mark.parametrize(
+    "changes", [{"batch_size": 1, "hard_negatives": 0, "random_tiles": 0}, {"loss": LossConfig(0.1, True, margin=-5.0)}]
+)
+def test_a_step_without_any_negative_is_an_error(changes: dict[str, Any], inputs: Any, tmp_path: Path) -> None:
+    with pytest.raises(StageError, match="has a negative, so there is nothing to learn"):
+        run_stage(STAGE, inputs.config(tmp_path / "out", **changes))
+
+
 def test_memorise_run_takes_examples_by_digest(inputs: Any, tmp_path: Path) -> None:
     run_stage(STAGE, inputs.config(tmp_path / "out", limit_examples=3, steps=2, keep="last"))
     counts = counts_of(tmp_path / "out")
@@ -206,6 +214,10 @@ def test_a_loss_that_is_not_finite_stops_the_run(inputs: Any, tmp_path: Path) ->
         ),
         ({"ema_decay": 1.0}, "ema_decay: wanted between 0 and 1"),
         ({"keep_last": -1}, "keep_last: wanted at least 0"),
+        ({"temperature_learning_rate": -1.0}, "temperature_learning_rate: wanted more than 0"),
+        ({"train_recall_every": 0}, "train_recall_every: wanted at least 1, or null"),
+        ({"use_dora": True}, "wanted false with `trainable: full`"),
+        ({"trackers": ("tensorboard", "tensorboard")}, "trackers: wanted none twice"),
     ],
 )
 def test_contradictory_configs_are_refused(changes: dict[str, Any], message: str, inputs: Any, tmp_path: Path) -> None:
@@ -213,3 +225,5 @@ def test_contradictory_configs_are_refused(changes: dict[str, Any], message: str
         inputs.config(tmp_path / "out", **changes)
     with pytest.raises((ValueError, ConfigError), match="temperature: wanted at least"):
         LossConfig(0.001, learn_temperature=True)
+    with pytest.raises((ValueError, ConfigError), match="matryoshka: wanted different dimensions above 0"):
+        LossConfig(0.1, learn_temperature=True, matryoshka=(16, 16))

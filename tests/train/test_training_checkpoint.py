@@ -38,7 +38,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_everything_comes_back(tmp_path: Path) -> None:
-    curve = [{"step": 0}, {"step": 1, "loss": 0.1 + 0.2}]
+    curve = [{"step": 0}, {"step": 3, "loss": 0.1 + 0.2}]
     save_resume(tmp_path, Position(3, 2, 0.25, 1), tensors(3), curve)
     position, found, state = load_resume(tmp_path)
     assert (position, found) == (Position(3, 2, 0.25, 1), curve) and same(state, tensors(3))
@@ -46,15 +46,15 @@ def test_everything_comes_back(tmp_path: Path) -> None:
 
 def test_a_new_run_starts_at_the_start(tmp_path: Path) -> None:
     assert load_resume(tmp_path) == (Position(), [], None)
-    save_resume(tmp_path, Position(1), tensors(1), [])
-    assert load_resume(tmp_path)[:2] == (Position(1), [])
+    save_resume(tmp_path, Position(1), tensors(1), [{"step": 1}])
+    assert load_resume(tmp_path)[:2] == (Position(1), [{"step": 1}])
 
 
 def test_a_half_written_folder_does_not_count(tmp_path: Path) -> None:
-    save_resume(tmp_path, Position(1), tensors(1), [])
+    save_resume(tmp_path, Position(1), tensors(1), [{"step": 1}])
     shutil.copytree(tmp_path / ".resume/step-1", tmp_path / ".resume/.step-2.tmp")
     assert load_resume(tmp_path)[0].step == 1
-    save_resume(tmp_path, Position(2), tensors(2), [])
+    save_resume(tmp_path, Position(2), tensors(2), [{"step": 2}])
     assert names(tmp_path / ".resume") == ["step-2"]
 
 
@@ -72,10 +72,23 @@ def test_best_weights_stay_as_long_as_a_resume_folder_needs_them(tmp_path: Path)
     assert names(tmp_path / ".best") == ["step-5"]
 
 
-@pytest.mark.parametrize("name", ["position.json", "weights.safetensors"])
-def test_broken_files_are_errors(name: str, tmp_path: Path) -> None:
-    save_resume(tmp_path, Position(1), tensors(1), [])
-    (tmp_path / ".resume/step-1" / name).write_text("{")
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("position.json", "{"),
+        ("position.json", "[]"),
+        ("position.json", "{}"),
+        ("position.json", '{"step": 99, "best_step": -1, "best_value": null, "since_best": 0}'),
+        ("weights.safetensors", "{"),
+        ("optimizer.safetensors", None),
+        ("curve.jsonl", ""),
+        ("curve.jsonl", "{"),
+    ],
+)
+def test_broken_files_are_errors(name: str, content: str | None, tmp_path: Path) -> None:
+    save_resume(tmp_path, Position(1), tensors(1), [{"step": 1}])
+    file = tmp_path / ".resume/step-1" / name
+    file.unlink() if content is None else file.write_text(content)
     with pytest.raises(InputError, match="can't be resumed from"):
         load_resume(tmp_path)
 
