@@ -41,6 +41,7 @@ Inputs = Mapping[str, Path]
 Counts = dict[str, Any]
 ERRORS = "errors.jsonl"
 DRY_RUN = "--dry-run"
+_CLAIM_TIMEOUT_S = 1800.0  # other ranks wait so long for rank 0, which hashes the inputs first
 _PATIENCE_S = 2.0  # another process that holds the folder may be about to publish the same result
 
 
@@ -227,7 +228,10 @@ def _follow_rank_0(stage: Stage[C], config: C, request: dict[str, Any]) -> dict[
     out: Path = config.out  # type: ignore[attr-defined]
     partial = partial_of(out)
     if stage.distributed:
+        deadline = time.monotonic() + _CLAIM_TIMEOUT_S
         while stored_request(partial) != request and _stored_manifest(out, request) is None:
+            if time.monotonic() > deadline:
+                raise StageError(f"{stage.name}: rank 0 hasn't begun in {partial} within {_CLAIM_TIMEOUT_S:g} s")
             time.sleep(0.05)
         if _stored_manifest(out, request) is None:
             with _system_errors(stage.name, out):
