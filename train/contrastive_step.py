@@ -79,6 +79,6 @@ class ContrastiveStep:
         elif max(map(len, sides)) <= 1:  # nothing would be won by embedding it twice
             chunking = WHOLE
         return [
-            CachedVectors(chunks, self._embed, chunking, self._memory, count)
+            CachedVectors(chunks, self._embed, chunking, None if chunking.keep_mib is None else self._memory, count)
             for chunks, count in zip(sides, passes, strict=True)
         ]

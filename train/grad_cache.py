@@ -59,12 +59,12 @@ class Chunking:
 class CachedVectors:
     """Vectors of chunks, as a leaf that collects their gradient; ``losses`` carry it on to the parameters.
 
-    ``passes``: forward passes to be made, at least one a chunk (0: as many as chunks); those beyond repeat the first
-    chunk and count for nothing.
+    ``memory`` may be None where everything is kept: nothing is measured then. ``passes``: forward passes to be made, at
+    least one a chunk (0: as many as chunks); those beyond repeat the first chunk and count for nothing.
     """
 
     def __init__(
-        self, chunks: Sequence[Batch], embed: Embed, chunking: Chunking, memory: GraphMemory, passes: int = 0
+        self, chunks: Sequence[Batch], embed: Embed, chunking: Chunking, memory: GraphMemory | None, passes: int = 0
     ) -> None:
         if passes and not chunks:
             raise ValueError(f"no rows on this rank, {passes} passes on others: wanted at least one row a rank")
@@ -74,9 +74,12 @@ class CachedVectors:
         self._kept: list[Tensor | None] = []
         vectors = []
         for chunk in chunks:
-            keeping = chunking.keep_mib is None or memory.has_room(chunk, chunking.keep_mib << 20)
+            keeping = chunking.keep_mib is None or (
+                memory is not None and memory.has_room(chunk, chunking.keep_mib << 20)
+            )
             self._random.append(None if keeping else _RandomState.now())
-            with memory.measured(chunk) if keeping else torch.no_grad():
+            measuring = nullcontext() if memory is None else memory.measured(chunk)
+            with measuring if keeping else torch.no_grad():
                 embedded = embed(chunk)
             vectors.append(embedded.detach())
             self._kept.append(embedded if keeping else None)
