@@ -292,7 +292,7 @@ def test_a_page_that_hangs_is_killed(written: Callable[..., Path]) -> None:
         pid, started = worker.pid, time.monotonic()
         with pytest.raises(ItemError, match=r"endless\.pdf: took more than page_timeout_s = 1 s"):
             tiles_of(written(endless(), "endless.pdf"), worker, dataclasses.replace(SIZES, page_timeout_s=1.0))
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 60
         assert pid is not None and not Path(f"/proc/{pid}").exists()
         assert tiles_of(written(pdf_of([(LETTER, text(b"Moss"))])), worker)[0].text == "Moss"
         assert worker.pid not in (None, pid)

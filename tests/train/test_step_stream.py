@@ -159,7 +159,7 @@ def test_a_killed_process_is_a_loud_error(number: signal.Signals, batcher: Batch
     with pytest.raises(LoaderError, match=f"loader process {pids[0]} was killed by signal {int(number)}"):
         for future in [loader.submit(piece) for _ in range(6)]:
             future.result()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
     loader.close()
     assert not any(map(is_alive, pids))
 

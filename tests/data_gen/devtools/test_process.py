@@ -109,14 +109,18 @@ def test_a_killed_python_takes_its_browser_with_it(tmp_path: Path) -> None:
     wait_until(lambda: not profile.exists(), "its profile is left")
 
 
-@pytest.mark.parametrize(("script", "reason"), [("exit 3", "has"), ("exec sleep 100", "didn't answer within 2 s")])
-def test_programs_that_do_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("script", "timeout_s", "reason"), [("exit 3", 60.0, "has"), ("exec sleep 100", 5.0, "didn't answer within 5 s")]
+)
+def test_programs_that_do_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, timeout_s: float, reason: str
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("tilewright.data_gen.devtools.process.END_TIMEOUT_S", 0.5)
     broken = tmp_path / "broken"
     broken.write_text(f"#!/bin/sh\necho no library >&2\n{script}\n")
     broken.chmod(0o755)
     with pytest.raises(LaunchError, match=reason) as caught:
-        asyncio.run(DevToolsBrowser.launch(str(broken), [], 2.0))
+        asyncio.run(DevToolsBrowser.launch(str(broken), [], timeout_s))
     assert caught.value.log == ["no library"]
     assert list(tmp_path.iterdir()) == [broken]

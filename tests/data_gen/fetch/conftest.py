@@ -39,13 +39,13 @@ class Reply:
 
 @dataclass
 class Asked:
-    """One request: when it came and when its answer was sent, which host and path, and its headers (lower case)."""
+    """One request: when it came and when its answer began, which host and path, and its headers (lower case)."""
 
     started: float
     host: str
     path: str
     headers: dict[str, str]
-    ended: float = float("inf")
+    answered: float = float("inf")
 
 
 Script = Callable[[Asked], Reply]
@@ -91,8 +91,8 @@ class WebServer:
                     linger = struct.pack("ii", 1, 0)  # a close that is a reset
                     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
                     break
+                asked.answered = time.monotonic()
                 await self._send(writer, reply)
-                asked.ended = time.monotonic()
                 if reply.cut is not None or reply.endless:
                     break
         writer.close()

@@ -102,7 +102,7 @@ def test_retry_after_is_honoured(tmp_path: Path, serve: Serve, settings: Make) -
     with Session(settings(server, max_retries=2), tmp_path) as session:
         started = time.monotonic()
         ((_, value),) = session.run([0], ask)
-        assert 2.0 <= time.monotonic() - started < 6.0
+        assert 2.0 <= time.monotonic() - started < 60.0
     assert isinstance(value, CallError) and "rate_limited after 3 tries" in str(value)
 
 
