@@ -1,6 +1,6 @@
 // One pass over a laid-out page: its words, blocks, links and evidence areas, with boxes in page pixels.
 // Evaluated by data_gen/dom_layer.py, which documents the result. Runs although the page's own scripts are off.
-() => {
+(wantsCharacters) => {
   const round = (value) => Math.round(value * 64) / 64; // Chromium lays out in 1/64 px
   scrollTo({ left: -1e7, top: 0, behavior: "instant" });
   const originX = Math.round(scrollX); // below 0 where a right-to-left page reaches out to the left
@@ -134,6 +134,7 @@
 
   // --- words: runs without white space, also across elements (H<sub>2</sub>O), in reading order
   const words = [];
+  const characters = []; // if wanted, beside words: [whether the first one begins its word, [code, x, y, height]...]
   const range = document.createRange();
   let run = null; // the word being put together
   const pieceBox = (node, start, end) => {
@@ -148,7 +149,10 @@
     return best;
   };
   const endWord = () => {
-    if (run && run.rect) words.push([run.text, ...box(run.rect), run.block, run.cell]);
+    if (run && run.rect) {
+      words.push([run.text, ...box(run.rect), run.block, run.cell]);
+      if (wantsCharacters) characters.push([run.begins, ...run.characters]);
+    }
     run = null;
   };
   const union = (first, second) => {
@@ -171,17 +175,54 @@
     }
     return [...parts, [from, end]];
   };
+  let drawnAs = null; // of the text being read: what its text-transform makes of the character at a place
+  const transformed = (text, transform) => {
+    if (transform.includes("uppercase")) return (character) => character.toUpperCase();
+    if (transform.includes("lowercase")) return (character) => character.toLowerCase();
+    if (!transform.includes("capitalize")) return (character) => character;
+    const before = run ? run.text.slice(-1) : " "; // Chromium, too, looks at one character, and asks ICU for words
+    const parts = [...new Intl.Segmenter("en", { granularity: "word" }).segment(before + text)];
+    const heads = new Set(parts.map((part) => part.index - 1));
+    return (character, at) => (heads.has(at) ? character.toUpperCase() : character);
+  };
+  const readCharacters = (node, start, end, clip) => {
+    let last = null; // the box of the character before, and what is drawn there
+    for (let at = start, next; at < end; at = next) {
+      next = at + (node.data.codePointAt(at) > 0xffff ? 2 : 1);
+      const rect = pieceBox(node, at, next);
+      if (!rect) continue;
+      const seen = centreIn(rect, clip);
+      run.begins ??= seen;
+      const character = node.data.slice(at, next).toWellFormed();
+      if (last && rect.left === last.rect.left && rect.right === last.rect.right && rect.top === last.rect.top) {
+        last.drawn += character; // a combining mark has the box of its letter
+        const both = [...last.drawn.normalize("NFC")];
+        if (last.seen && both.length === 1) run.characters.at(-1)[0] = both[0].codePointAt(0);
+        continue;
+      }
+      const drawn = [...drawnAs(character, at)];
+      const [x, y, width, height] = box(rect);
+      for (const [place, one] of drawn.entries()) { // several of one: the two S of a large ß
+        if (seen) run.characters.push([one.codePointAt(0), x + (width * (place + 0.5)) / drawn.length, y + height / 2, height]);
+      }
+      last = { rect, seen, drawn: drawn.join("") };
+    }
+  };
   const readPiece = (node, start, end, block, cell, clip) => {
     const rect = pieceBox(node, start, end);
     if (!rect || !centreIn(rect, clip)) return;
     const text = node.data.slice(start, end);
     if (run && (run.block !== block || run.cell !== cell)) endWord();
-    if (!run) { run = { text, rect, block, cell }; return; }
-    run.text += text;
-    if (Math.abs(rect.top - run.rect.top) < run.rect.height) run.rect = union(run.rect, rect);
+    if (!run) run = { text, rect, block, cell, begins: null, characters: [] };
+    else {
+      run.text += text;
+      if (Math.abs(rect.top - run.rect.top) < run.rect.height) run.rect = union(run.rect, rect);
+    }
+    if (wantsCharacters) readCharacters(node, start, end, clip);
   };
-  const readText = (node, block, cell, clip) => {
+  const readText = (node, block, cell, clip, transform) => {
     const text = node.data;
+    if (wantsCharacters) drawnAs = transformed(text, transform);
     const unspaced = UNSPACED.test(text);
     let end = 0;
     WORD.lastIndex = 0;
@@ -249,7 +290,7 @@
           cell = place && cellOf.has(place) ? cellOf.get(place) : -1;
           if (blocks[block].kind === "heading" && HEADINGS.test(owner.tagName)) heading = owner;
         }
-        readText(child, block, cell, clip);
+        readText(child, block, cell, clip, style.textTransform);
       } else if (child.nodeType === Node.ELEMENT_NODE) {
         if (SILENT.has(child.tagName.toUpperCase())) measurePainted(child, clip);
         else visit(child, clip, outer);
@@ -273,9 +314,11 @@
   const wordsEnd = words.reduce((end, word) => Math.max(end, word[2] + word[4]), 0);
   const content = Math.max(quirks ? 0 : root.getBoundingClientRect().bottom + scrollY, Math.max(bottom, wordsEnd) + below);
   const bases = [...document.querySelectorAll("base[href]")].map((base) => base.getAttribute("href"));
-  return JSON.stringify({
+  const result = JSON.stringify({
     width_px: Math.max(root.scrollWidth, innerWidth),
     height_px: !drawn ? 0 : Math.ceil(full > innerHeight ? full : Math.min(content, innerHeight)),
-    words, blocks, links, areas, bases, has_fixed_parts: fixed,
+    words, blocks, links, areas, bases, has_fixed_parts: fixed, ...(wantsCharacters ? { characters } : {}),
   });
+  // half a surrogate pair, which scripts can make, is no text that could be stored
+  return result.replace(/\\(?:(ud[89a-f]..)|.)/g, (escape, half) => (half ? "\\ufffd" : escape));
 }

@@ -9,10 +9,12 @@ from urllib.parse import urljoin
 
 import numpy as np
 
+from tilewright.data_gen.characters import Characters, PageCharacters
 from tilewright.data_gen.records import Block, Link, Word
 from tilewright.data_gen.tile_store import EVIDENCE_KINDS
 from tilewright.data_gen.tiles import TileBox
 
+# a function of one argument, a JSON bool: whether characters are wanted
 SCRIPT = resources.files("tilewright.data_gen").joinpath("dom_layer.js").read_text(encoding="utf-8")
 Rect = tuple[float, float, float, float]  # x, y, width, height in page px
 _PAINT_ORDER = ("paragraph", "list", "table", "infobox")  # what is painted later owns the overlap
@@ -35,7 +37,8 @@ class DomLayer:
 
     Of ``data``: ``words`` [text, x, y, width, height, block, cell], in reading order; ``blocks`` {kind, labels,
     caption, section, box or null}; ``links`` [href, anchor, [box]]; ``areas`` {kind: [box]}; ``bases`` of links;
-    ``has_fixed_parts``: something is fixed to the window instead of to the page.
+    ``has_fixed_parts``: something is fixed to the window instead of to the page; ``characters``, if they were wanted:
+    see ``PageCharacters``.
     """
 
     def __init__(self, data: dict[str, Any], url: str) -> None:
@@ -47,6 +50,7 @@ class DomLayer:
         self._centres = boxes[:, :2] + boxes[:, 2:] / 2  # [words, 2]
         self._block_rects = self._boxes_of_blocks(boxes)  # now: threads cut several tiles at once
         self._links = _Links(data["links"], base)
+        self._characters = PageCharacters(data.get("characters", []))
         self._areas = [(kind, _rects(data["areas"][kind])) for kind in _PAINT_ORDER]
 
     def _boxes_of_blocks(self, boxes: np.ndarray[Any, Any]) -> list[Rect]:
@@ -71,6 +75,11 @@ class DomLayer:
         )
         text = "\n".join(block.text for block in blocks)
         return TileContent(text, words, tuple(blocks), self._links.cut(tile), self._evidence(tile))
+
+    def cut_characters(self, tile: TileBox) -> Characters:
+        """The characters whose own centre lies in ``tile``; none if the script wasn't asked for them."""
+        inside = np.flatnonzero(_centres_in(self._characters.centres, tile))
+        return self._characters.cut(inside, tile.x_px, tile.y_px)
 
     def _cut_blocks(self, words: list[Any], tile: TileBox) -> tuple[list[Block], dict[int, int]]:
         """(blocks in reading order, {page block index: position among them})."""

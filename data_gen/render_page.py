@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import hashlib
+import json
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from PIL import Image
 
 from tilewright.configs.items import ItemError
 from tilewright.data_gen.browser import Browser
+from tilewright.data_gen.characters import page_file, write_page
 from tilewright.data_gen.dom_layer import SCRIPT, DomLayer
 from tilewright.data_gen.images import decode_image, encode_image, image_sha256, rgb_sha256
 from tilewright.data_gen.open_page import Faults, OpenPage, Picture
@@ -43,6 +45,7 @@ class PageSettings:
     image_format: ImageFormat
     jpeg_quality: int
     page_timeout_s: float
+    characters: bool
 
     @property
     def viewport_px(self) -> tuple[int, int]:
@@ -80,6 +83,7 @@ def digest(seed: int, key: str) -> str:
 async def render_page(browser: Browser, page: Page, choose: Choose, settings: PageSettings, path: Path) -> Facts:
     """Write those of the page's tiles that ``choose`` picks to ``path``; return what the journal keeps of it.
 
+    With ``settings.characters`` their characters come to lie beside it, as ``page_file`` names it.
     Raises ItemError for a page that is too high, TimeoutError, and RuntimeError from the browser.
     """
     async with (
@@ -90,7 +94,7 @@ async def render_page(browser: Browser, page: Page, choose: Choose, settings: Pa
 
 
 async def _render(opened: OpenPage, page: Page, choose: Choose, settings: PageSettings, path: Path) -> Facts:
-    layer = await asyncio.to_thread(DomLayer, await opened.read(SCRIPT), page.url)
+    layer = await asyncio.to_thread(DomLayer, await opened.read(SCRIPT, json.dumps(settings.characters)), page.url)
     if layer.height_px > settings.max_page_height_px:
         limit = settings.max_page_height_px
         raise ItemError(f"{page.url}: {layer.height_px} px high, max_page_height_px is {limit}")
@@ -98,9 +102,10 @@ async def _render(opened: OpenPage, page: Page, choose: Choose, settings: PageSe
         raise ItemError(f"{page.url}: {layer.width_px} px wide, at most {MAX_PAGE_WIDTH_PX} px can be rendered")
     sizes = (settings.tile_width_px, settings.tile_height_px, settings.min_tile_px)
     boxes = tile_boxes(layer.width_px, layer.height_px, *sizes) if layer.height_px else []
+    chosen = choose(boxes)
     with TilesWriter(path) as writer:
         waiting: deque[asyncio.Task[Tile]] = deque()
-        for box in choose(boxes):
+        for box in chosen:
             picture = await opened.capture(box, by_scrolling=not layer.has_fixed_parts)
             waiting.append(asyncio.create_task(asyncio.to_thread(_tile, page, box, picture, layer, settings)))
             if len(waiting) > TILES_IN_WORK:
@@ -110,8 +115,14 @@ async def _render(opened: OpenPage, page: Page, choose: Choose, settings: PageSe
             writer.write(await waiting.popleft())
     if opened.damage:
         raise ItemError(f"{page.url}: {opened.damage}")
+    if settings.characters:
+        await asyncio.to_thread(_write_characters, page_file(path.parent, page.page_id), page, layer, chosen)
     facts = facts_of(layer.width_px, layer.height_px, len(boxes), writer.count, stable, faults)
     return facts | {"requests_refused": opened.refused}
+
+
+def _write_characters(path: Path, page: Page, layer: DomLayer, boxes: Sequence[TileBox]) -> None:
+    write_page(path, {tile_id(page.page_id, box.row, box.column): layer.cut_characters(box) for box in boxes})
 
 
 def facts_of(

@@ -11,14 +11,16 @@ from tilewright.configs.bounds import check_bounds
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import process_items
 from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_path, main
+from tilewright.data_gen.characters import CHARACTERS, write_table
 from tilewright.data_gen.fonts import installed_fonts
-from tilewright.data_gen.page_pool import PagePool
+from tilewright.data_gen.page_pool import PagePool, is_html
 from tilewright.data_gen.parts import in_part, part_of
 from tilewright.data_gen.profiles import Profile, ProfileName, profile_of
 from tilewright.data_gen.records import FAILED, FailedPage, Page, read_jsonl, write_jsonl
 from tilewright.data_gen.render_page import Choose, ImageFormat, PageSettings, choose_tiles, digest
 from tilewright.data_gen.site import FolderSite, Site
 from tilewright.data_gen.store.writer import StoreWriter
+from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.tiles import tile_boxes
 from tilewright.data_gen.urls import PAGE_ID
 
@@ -41,7 +43,9 @@ class Config:
     (None: one a core and one more), which is started anew after ``pages_per_browser`` pages. A page that takes longer
     than ``page_timeout_s`` has failed. ``image_format``: png keeps Chromium's own pictures, which costs nothing;
     lossless webp takes half the space and a quarter more time; jpeg loses a little. ``keep_images: false`` stores
-    everything but the pictures: ``tilewright tiles render`` makes them again.
+    everything but the pictures: ``tilewright tiles render`` makes them again. ``characters: true`` writes beside the
+    store where each character of its words stands (tilewright.data_gen.characters), which ``tilewright tiles merge``
+    doesn't carry along; it takes pages of HTML only: a PDF or a picture would be labelled as if nothing stood on it.
     """
 
     out: Path
@@ -57,6 +61,7 @@ class Config:
     image_format: ImageFormat = "png"
     jpeg_quality: int = 90
     keep_images: bool = True
+    characters: bool = False
     shard: str | None = None
     seed: int = 0
     page_timeout_s: float = 120.0
@@ -79,12 +84,15 @@ class Config:
 
 
 def render_tiles(config: Config, inputs: Inputs, out: Path) -> Counts:
-    """Write pages.jsonl (sizes, tile counts, what was captured), failed.jsonl and store/. InputError without pages."""
+    """Write pages.jsonl (sizes, tile counts, what was captured), failed.jsonl, store/, and characters/ if wanted.
+
+    Raises InputError without pages, and if characters are wanted of PDFs or pictures.
+    """
     path = inputs["pages"] / "pages.jsonl"
     if not path.is_file():
         raise InputError(f"{path}: wanted the pages of make_pages, found no such file")
     all_pages = read_jsonl(path, Page, unique="page_id")
-    _check(all_pages, path)
+    _check(all_pages, path, config.characters)
     ids = [page.page_id for page in all_pages]
     shares = tile_shares(ids, config.max_tiles, config.max_tiles_per_page, config.seed)
     part = part_of(config.shard)
@@ -118,10 +126,12 @@ def render_tiles(config: Config, inputs: Inputs, out: Path) -> Counts:
     failed = [FailedPage(page.page_id, page.url, why) for page, why in pool.failed(pages)]
     for page in failed:
         store.skip_page(page.page_id)
-    tiles = store.close()
+    counts = _counts(pages, finished, store.close())
+    if config.characters:
+        counts["characters"] = write_table(out / CHARACTERS, TileStore.open(out / STORE), work)
     write_jsonl(out / "pages.jsonl", [with_facts(page, finished[page.page_id]) for page in kept])
     write_jsonl(out / FAILED, failed)
-    return _counts(pages, finished, tiles)
+    return counts
 
 
 def settings_of(config: Config) -> PageSettings:
@@ -138,12 +148,18 @@ def site_of(inputs: Inputs) -> Site:
     return ZimSite(inputs["archive"])
 
 
-def _check(pages: Sequence[Page], path: Path) -> None:
+def _check(pages: Sequence[Page], path: Path, characters: bool) -> None:
     if not pages:
         raise InputError(f"{path}: no pages in this corpus; wanted at least one")
     for page in pages:
         if not PAGE_ID.fullmatch(page.page_id):
             raise InputError(f"{path}: page_id {page.page_id!r}: wanted 16 hex characters")
+    others = [page.url for page in pages if not is_html(page)]
+    if characters and others:
+        raise InputError(
+            f"{path}: characters: wanted pages of HTML only, found {len(others)} PDFs or pictures (first: {others[0]});"
+            " leave them out or set characters: false"
+        )
 
 
 def with_facts(page: Page, facts: dict[str, Any]) -> Page:
@@ -184,7 +200,7 @@ def tile_shares(
     return {page_id: min(most, share + (page_id in lucky)) for page_id in page_ids}
 
 
-STAGE = Stage("render_tiles", Config, render_tiles, schema=3)
+STAGE = Stage("render_tiles", Config, render_tiles, schema=4)
 
 if __name__ == "__main__":
     main(STAGE)
