@@ -1,0 +1,89 @@
+"""Letters bound to one vector: trigrams as products of fixed random signs, summed (a holographic bag of trigrams).
+
+The product of three ±1 vectors is a ±1 vector nearly orthogonal to every other trigram's, so a sum of such products
+holds a bag of trigrams that dot products compare (Plate, "Holographic Reduced Representations", 1995; Kanerva, 2009).
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tilewright.train.nano_characters import BLANK, BOUNDARY, CLASSES, LETTER_OF, LETTERS, TRIGRAMS
+
+SILENT = 0.05  # a cell that is blank or punctuation with more than 1 - SILENT adds nothing
+
+
+class Binding(nn.Module):
+    """Cells and texts -> vectors [., D]. ``signs`` [3, LETTERS, D] and ``weights`` [TRIGRAMS] are stored, not trained.
+
+    ``weights``: what a trigram counts for in a query, its inverse document frequency.
+    """
+
+    signs: Tensor
+    weights: Tensor
+
+    def __init__(self, dimension: int, seed: int = 0) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.randint(0, 2, (3, LETTERS, dimension), generator=generator)
+        self.register_buffer("signs", (2 * drawn - 1).to(torch.int8))
+        self.register_buffer("weights", torch.ones(TRIGRAMS))
+        fold = F.one_hot(torch.from_numpy(LETTER_OF), LETTERS).float()
+        self.register_buffer("fold", fold, persistent=False)  # [CLASSES, LETTERS]
+
+    def of_trigrams(self, trigrams: Tensor, values: Tensor, owners: Tensor, count: int) -> Tensor:
+        """[count, D]: the sum of ``values`` [N] times the vectors of ``trigrams`` [N], by ``owners`` [N]."""
+        before, letter, after = trigrams // LETTERS**2, trigrams // LETTERS % LETTERS, trigrams % LETTERS
+        signs = self.signs.to(values.dtype)
+        bound = signs[0][before] * signs[1][letter] * signs[2][after]
+        return torch.zeros(count, signs.shape[-1], device=bound.device, dtype=values.dtype).index_add(
+            0, owners, bound * values[:, None]
+        )
+
+    def of_queries(self, trigrams: Tensor, owners: Tensor, count: int) -> Tensor:
+        """[count, D] of queries: each occurrence counts with its trigram's weight."""
+        return self.of_trigrams(trigrams, self.weights[trigrams].float(), owners, count)
+
+    def of_texts(self, trigrams: Tensor, owners: Tensor, count: int) -> Tensor:
+        """[count, D] of texts as tiles have them: a trigram that stands n times in a text counts sqrt(n)."""
+        return self.of_trigrams(trigrams, _damping(trigrams, owners), owners, count)
+
+    def of_cells(self, characters: Tensor, before: Tensor, after: Tensor, owners: Tensor, count: int) -> Tensor:
+        """[count, D] of what cells are read as.
+
+        ``characters``, ``before``, ``after``: logits [N, CLASSES] of a cell's character and of those around it in its
+        word; ``owners`` [N]: the picture that a cell belongs to. A cell counts by its probability to hold a letter or a
+        digit; one of n cells read as the same trigram of the same picture counts 1 / sqrt(n), which has no gradient.
+        """
+        fold = self.fold
+        letters = characters.softmax(-1) @ fold
+        gate = 1 - letters[:, BOUNDARY]
+        kept = (gate.detach() > SILENT).nonzero()[:, 0]
+        letters, gate, owners = letters[kept], gate[kept], owners[kept]
+        around = [logits[kept].softmax(-1) @ fold for logits in (before, after)]
+        with torch.no_grad():
+            read = [values.argmax(-1) for values in (around[0], letters, around[1])]
+            read[1] = letters[:, 1:].argmax(-1) + 1
+            damping = _damping((read[0] * LETTERS + read[1]) * LETTERS + read[2], owners)
+        letters = letters * _inner(letters)
+        signs = self.signs.to(letters.dtype)
+        bound = (around[0] @ signs[0]) * (letters @ signs[1]) * (around[1] @ signs[2])
+        return torch.zeros(count, signs.shape[-1], device=bound.device, dtype=bound.dtype).index_add(
+            0, owners, bound * damping[:, None]
+        )
+
+
+def _inner(letters: Tensor) -> Tensor:
+    """[LETTERS]: zero for the boundary, which is no letter of its own."""
+    inner = torch.ones(LETTERS, device=letters.device, dtype=letters.dtype)
+    inner[BOUNDARY] = 0
+    return inner
+
+
+def _damping(trigrams: Tensor, owners: Tensor) -> Tensor:
+    """float32 [N]: 1 / sqrt(how often the trigram occurs among those of its owner)."""
+    _, inverse, counts = torch.unique(owners * TRIGRAMS + trigrams, return_inverse=True, return_counts=True)
+    return counts[inverse].float().rsqrt()
+
+
+__all__ = ["BLANK", "CLASSES", "SILENT", "Binding"]
