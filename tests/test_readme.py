@@ -21,7 +21,10 @@ OF_MODELS = [
 ]
 OTHERS = (*OF_THE_LINE, *OF_OWN_PAGES, *OF_MODELS)  # those of models: tests/data_gen/llm/test_readme_models.py
 OF_SOURCES = [command for command in OF_STAGES if command not in OTHERS]
-BESIDE = ("fetch_pages", "self_contained", "answerable", "natural", "merge_pairs", "text_pairs", "make_title_tiles")
+BESIDE = (
+    "fetch_pages", "self_contained", "answerable", "natural", "merge_pairs", "text_pairs", "make_title_tiles",
+    "make_reading_pages",
+)  # fmt: skip
 LINE = [name for name in STAGES if name not in BESIDE]  # BESIDE: need a network, a model or parts, or nobody waits for
 
 PAGE = """<!doctype html><html><head><title>{name}</title></head><body><h1>{name}</h1>
