@@ -1,11 +1,11 @@
 """Where each character of a tile's words stands: labels for a model that learns to read pixels.
 
 A character is what is drawn for a code point of a visible word: ``text-transform`` is applied, a letter and its
-combining mark are one where Unicode has a code point for both (NFC). Code points without a box of their own (joiners, other
-marks, direction marks) are left out, and so is what an ancestor's overflow cuts off. A character belongs to the tile in
-which its own centre lies, so of a word that a tile's edge cuts each tile has the part that it shows, although the word
-as a whole stands in one tile's ``words`` only. Half of a surrogate pair is U+FFFD. Of a ligature each letter has its
-share of the width, as Chromium's caret goes.
+combining mark are one where Unicode has a code point for both (NFC), half of a surrogate pair is U+FFFD, each letter of
+a ligature has its share of the width, as Chromium's caret goes. Code points without a box of their own (joiners, other
+marks, direction marks) are left out, and so is what an ancestor's overflow cuts off. A character belongs to the tile
+that its own centre lies in, so of a word that a tile's edge cuts each tile has the part that it shows, although the
+word as a whole stands in one tile's ``words`` only.
 
 What ``render_tiles`` writes as ``characters/``: ``offsets.npy`` int64 [tiles + 1] into the other arrays, in the order
 of the store's ids; ``codes.npy`` uint32, ``centres.npy`` float32 [N, 2], ``heights.npy`` float32, ``flags.npy`` uint8
@@ -17,7 +17,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Self
 from zipfile import BadZipFile
@@ -66,8 +66,7 @@ class Characters:
     def words(self) -> list[tuple[str, slice]]:
         """(text, its characters) of each word, as far as this tile shows it, in reading order."""
         text = text_of(self.codes)
-        begins = np.flatnonzero(self.firsts).tolist()
-        parts = [slice(begin, end) for begin, end in zip(begins, [*begins[1:], len(self)], strict=True)]
+        parts = [slice(*part) for part in pairwise([*np.flatnonzero(self.firsts).tolist(), len(self)])]
         return [(text[part], part) for part in parts]
 
 

@@ -14,8 +14,10 @@ from tilewright.data_gen.records import Block, Link, Word
 from tilewright.data_gen.tile_store import EVIDENCE_KINDS
 from tilewright.data_gen.tiles import TileBox
 
+_SCRIPTS = resources.files("tilewright.data_gen")
+_CHARACTERS = _SCRIPTS.joinpath("dom_characters.js").read_text(encoding="utf-8")
 # a function of one argument, a JSON bool: whether characters are wanted
-SCRIPT = resources.files("tilewright.data_gen").joinpath("dom_layer.js").read_text(encoding="utf-8")
+SCRIPT = _SCRIPTS.joinpath("dom_layer.js").read_text(encoding="utf-8").replace("  CHARACTERS\n", _CHARACTERS)
 Rect = tuple[float, float, float, float]  # x, y, width, height in page px
 _PAINT_ORDER = ("paragraph", "list", "table", "infobox")  # what is painted later owns the overlap
 _INSIDE_PX = 1.0  # a block may stick out of its tile by this much and still be whole: borders, rounding
