@@ -161,7 +161,9 @@ def _documentation_page(config: Config, file: Path, number: int, random: Random,
         counts["passed_over_other_scripts"] += 1
         return None
     title = escape(read_head(source).title or file.stem, False)
-    return _made(f"{ROOT}/{config.seed}/documentation/{number}", title, body_markup(chosen, random), style)
+    return _made(
+        f"{ROOT}/{config.seed}/documentation/{number}", title, body_markup(chosen, random, style.line_characters), style
+    )
 
 
 def _lines(random: Random, style: Style) -> float:

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import escape
 from html.parser import HTMLParser
+from itertools import zip_longest
 from math import ceil
 from random import Random
 
 from tilewright.data_gen.reading_style import TABLES
+from tilewright.data_gen.reading_text import is_tight, longest_word
 
 _INLINE = {
     "a": "a", "b": "b", "strong": "strong", "i": "i", "em": "em", "cite": "i", "var": "i", "dfn": "i", "code": "code",
@@ -58,18 +60,26 @@ class Node:
         """All its text."""
         return "".join(child if isinstance(child, str) else child.text() for child in self.children)
 
-    def markup(self, random: Random) -> str:
-        """As HTML; tables and lists get classes by chance."""
+    def markup(self, random: Random, line_characters: int) -> str:
+        """As HTML; tables get classes by chance."""
         inner = "".join(
-            escape(child, False) if isinstance(child, str) else child.markup(random) for child in self.children
+            escape(child, False) if isinstance(child, str) else child.markup(random, line_characters)
+            for child in self.children
         )
         if self.tag == "br":
             return "<br>"
         if self.tag == "table":
-            return f'<table class="t{random.randrange(TABLES)}">{inner}</table>\n'
+            tight = " tight" if is_tight(self._longest_words(), line_characters) else ""
+            return f'<table class="t{random.randrange(TABLES)}{tight}">{inner}</table>\n'
         attributes = ' href="#"' if self.tag == "a" else ""
         end = "\n" if self.tag in _BLOCKS else ""
         return f"<{self.tag}{attributes}>{inner}</{self.tag}>{end}"
+
+    def _longest_words(self) -> list[int]:
+        """Of a table: characters of each column's longest word."""
+        rows = [row.children for row in self.children if isinstance(row, Node) and row.tag == "tr"]
+        texts = [[cell.text() for cell in row if isinstance(cell, Node)] for row in rows]
+        return [max(map(longest_word, column)) for column in zip_longest(*texts, fillvalue="")]
 
 
 class _Reader(HTMLParser):
@@ -215,11 +225,12 @@ def stretch(blocks: list[Node], line_characters: int, lines: float, random: Rand
     return chosen
 
 
-def body_markup(blocks: list[Node], random: Random) -> str:
+def body_markup(blocks: list[Node], random: Random, line_characters: int) -> str:
     """The blocks as HTML; lists of short items stand in two columns."""
     return "".join(
-        f'<div class="cols">{block.markup(random)}</div>' if _is_narrow(block) else block.markup(random)
+        f'<div class="cols">{markup}</div>' if _is_narrow(block) else markup
         for block in blocks
+        for markup in (block.markup(random, line_characters),)
     )
 
 

@@ -5,7 +5,7 @@ from math import ceil
 from random import Random
 
 from tilewright.data_gen.reading_style import TABLES, Style
-from tilewright.data_gen.reading_text import ReadingText, shown_length
+from tilewright.data_gen.reading_text import ReadingText, is_tight, longest_word, shown_length
 
 _WEIGHTS = {
     "paragraph": 44, "bullets": 9, "numbered": 5, "definitions": 5, "table": 13, "key_values": 5, "form": 3, "box": 5,
@@ -98,16 +98,20 @@ class ReadingLayout:
         columns = random.randint(2, max(2, min(7, self._style.line_characters // 16)))
         rows = random.randint(3, 11)
         wide = random.randrange(columns) if random.random() < 0.3 else -1
-        head = "".join(f"<th>{text.label()}</th>" for _ in range(columns))
+        labels = [text.label() for _ in range(columns)]
+        head = "".join(f"<th>{label}</th>" for label in labels)
+        longest = [longest_word(label) for label in labels]
         first = random.choice(("td", "td", "th"))
         lines, body = 1.5, []
         for _ in range(rows):
             cells = [text.plain(4, 9) if column == wide else text.value() for column in range(columns)]
+            longest = [max(length, longest_word(cell)) for length, cell in zip(longest, cells, strict=True)]
             lines += 0.4 + max(self._lines(shown_length(cell), 0.9 / columns) for cell in cells)
             body.append(f"<tr><{first}>{cells[0]}</{first}>{''.join(f'<td>{cell}</td>' for cell in cells[1:])}</tr>")
         caption = f"<caption>{text.title(2, 6)}</caption>" if random.random() < 0.4 else ""
         number = random.randrange(TABLES)
-        return f'<table class="t{number}">{caption}<tr>{head}</tr>\n' + "\n".join(body) + "</table>", lines
+        tight = " tight" if is_tight(longest, self._style.line_characters) else ""
+        return f'<table class="t{number}{tight}">{caption}<tr>{head}</tr>\n' + "\n".join(body) + "</table>", lines
 
     def _key_values(self) -> Block:
         """Two columns: a label in bold, what it is."""
@@ -127,7 +131,8 @@ class ReadingLayout:
     def _infobox(self) -> Block:
         random, text = self._random, self._text
         rows = [f'<tr><th colspan="2" class="head">{text.title(1, 3)}</th></tr>']
-        for _ in range(random.randint(4, 15)):
+        most = 15 if self._style.line_characters > 90 else 7  # large letters leave little room beside it
+        for _ in range(random.randint(4, most)):
             if random.random() < 0.12:
                 rows.append(f'<tr><th colspan="2" class="head">{text.title(1, 3)}</th></tr>')
             value = "<br>".join(text.value() for _ in range(random.choice((1, 1, 1, 1, 2, 3))))

@@ -63,6 +63,7 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 pre code { font-size: 1em; padding: 0; border: 0; }
 table { max-width: 100%; border-spacing: 2px; }
 td, th { vertical-align: top; text-align: left; }
+.tight td, .tight th { overflow-wrap: anywhere; }
 td > p, li > p, dd > p { margin: 0; }
 sub, sup { line-height: 1; }
 figure { margin: 0; }
@@ -223,7 +224,8 @@ def _boxes(random: Random, page: Panel) -> str:
     css += _rule("figure", figure | {"padding": "4px", "font-size": _small(random, 0.8)})
     css += _rule("figure div", {"height": f"{random.randint(60, 180)}px", "background": _gradient(random)})
     css += _rule(
-        ".form", {"display": "grid", "grid-template-columns": f"{random.randint(20, 40)}% 1fr", "gap": "4px 10px"}
+        ".form",
+        {"display": "grid", "grid-template-columns": f"{random.randint(20, 40)}% minmax(0, 1fr)", "gap": "4px 10px"},
     )
     css += near_panel(random, page).css(".form .field")
     return css + _rule(".form .field", {"padding": "2px 6px", "border": _line(random)})

@@ -1,6 +1,7 @@
 """Sentences of words drawn by themselves, with the markup of running text: links, bold, italic, code, references."""
 
 import re
+from collections.abc import Sequence
 from html import escape
 from random import Random
 
@@ -10,6 +11,7 @@ _TAG = re.compile(r"<[^>]*>")
 _MARKS = {"a": 10, "b": 2, "i": 3, "code": 0.8, "small": 0.2, "sub": 0.1}
 _MARKED = 0.09  # share of places in a sentence where markup begins
 _BRACKETS = (("(", ")"), ("(", ")"), ("(", ")"), ("[", "]"), ('"', '"'), ('"', '"'), ("'", "'"), ("“", "”"), ("{", "}"))
+_CELL_PADDING = 3.5  # characters
 _ENDS = "........?!:;"
 _PAUSES = (",", ",", ",", ",", ",", ";", ":", " -", " –")
 
@@ -17,6 +19,16 @@ _PAUSES = (",", ",", ",", ",", ",", ";", ":", " -", " –")
 def shown_length(markup: str) -> int:
     """Characters of text in ``markup``, about."""
     return len(_TAG.sub("", markup))
+
+
+def longest_word(markup: str) -> int:
+    """Characters of the longest run without a blank in the text of ``markup``."""
+    return max(map(len, _TAG.sub("", markup).split()), default=0)
+
+
+def is_tight(longest: Sequence[int], line_characters: int) -> bool:
+    """Whether columns whose longest words are that long may be wider than a line, so that words must break."""
+    return sum(1.3 * length + _CELL_PADDING for length in longest) > line_characters
 
 
 class ReadingText:

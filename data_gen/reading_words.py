@@ -52,7 +52,7 @@ _LOWER, _UPPER, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVW
 _ASCII_SIGNS = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 _KINDS = {
     "common": 40, "word": 27, "name": 9, "pseudo_word": 7, "number": 8, "capitalised": 4, "capitals": 2.2,
-    "compound": 2.5, "initials": 1.2, "code": 1.6, "identifier": 1, "address": 0.4, "accented": 0.9, "sign": 0.15,
+    "compound": 2.5, "initials": 1.2, "code": 3, "identifier": 1, "address": 0.4, "accented": 0.9, "sign": 0.15,
     "other_script": 0.05,
 }  # fmt: skip
 _NUMBERS = {
