@@ -29,7 +29,7 @@ def draw_style(random: Random, fonts: Mapping[str, float]) -> Style:
     """A style sheet drawn with ``random``; ``fonts`` maps families to weights."""
     size_px = random.choices(list(_SIZES_PX), list(_SIZES_PX.values()))[0]
     line_height = round(random.triangular(1.15, 1.7, 1.4), 2)
-    left, right = (random.randint(0, random.choice((12, 32, 64))) for _ in range(2))
+    left, right = (random.randint(2, random.choice((12, 32, 64))) for _ in range(2))
     family, heading = (_family(random, fonts) for _ in range(2))
     page = page_panel(random)
     body = {
@@ -62,7 +62,8 @@ pre, code { font-family: "Liberation Mono", "DejaVu Sans Mono", monospace; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 pre code { font-size: 1em; padding: 0; border: 0; }
 table { max-width: 100%; border-spacing: 2px; }
-td, th { vertical-align: top; text-align: left; }
+td, th { vertical-align: top; }
+td, th, pre, figure, .form { text-align: left; }
 .tight td, .tight th { overflow-wrap: anywhere; }
 td > p, li > p, dd > p { margin: 0; }
 sub, sup { line-height: 1; }
