@@ -1,4 +1,4 @@
-"""LoRA by named group: which linear layers of a Qwen3-VL model each group means, and whether it really learns."""
+"""LoRA by named group: which linear layers of a model each group means, and whether it really learns."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,9 +18,10 @@ GROUPS: Mapping[str, str] = {
     "vit_mlp": r"visual\.blocks\.\d+\.mlp\.(linear_fc1|linear_fc2)",
     "merger": r"visual\.merger\.(linear_fc1|linear_fc2)",
     "deepstack": r"visual\.deepstack_merger_list\.\d+\.(linear_fc1|linear_fc2)",
+    "heads": r"(character_head|context_head)",
 }
-"""Group name to the names of its linear layers, below any prefix."""
-VISION_GROUPS = ("vit_attn", "vit_mlp", "merger", "deepstack")
+"""Group name to the names of its linear layers, below any prefix. `heads` are those with which nano reads."""
+VISION_GROUPS = ("vit_attn", "vit_mlp", "merger", "deepstack", "heads")
 """Groups that only pictures reach."""
 
 ADAPTER = "default"
@@ -62,7 +63,7 @@ def resolve(model: nn.Module, groups: Mapping[str, LoraGroup]) -> dict[str, list
     if empty:
         raise AdapterError(
             f"adapters: {empty} match no linear layer of {type(model).__name__} ({len(linear)} linear layers, e.g."
-            f" {linear[:3]}): leave them out, or use a Qwen3-VL model"
+            f" {linear[:3]}): leave them out, or use a model that has them"
         )
     return found
 
@@ -131,8 +132,8 @@ def group_of(parameter_name: str) -> str:
 
 
 def is_of_vision(parameter_name: str) -> bool:
-    """Whether a parameter belongs to the vision tower, which only pictures reach."""
-    return re.search(r"(^|\.)visual\.", parameter_name) is not None
+    """Whether a parameter belongs to the vision tower or to nano's heads on it, which only pictures reach."""
+    return re.search(r"(^|\.)(visual|character_head|context_head|start_head)\.", parameter_name) is not None
 
 
 class MovementCheck:

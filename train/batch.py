@@ -2,11 +2,11 @@
 
 import dataclasses
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Literal, Self
+from typing import Literal, Protocol, Self
 
 import torch
 from PIL import Image
@@ -80,11 +80,25 @@ class Batch:
         return list(accumulate(counts, initial=0))
 
 
+Row = tuple[list[int], Tensor]
+"""Token ids of one query, tile or text, and their positions [3, L]."""
+Shapes = Mapping[int, tuple[int, int]]
+"""{row: (rows, columns) of visual tokens} of the rows that have a picture."""
+
+
+class RowMaker(Protocol):
+    """How a family's model wants texts and pictures as tokens. Picklable."""
+
+    def __call__(self, contract: EncoderContract, instruction: str, texts: Sequence[str], shapes: Shapes) -> list[Row]:
+        """A row for each of ``texts``. Raises InputError for one without text and picture."""
+        ...
+
+
 class Batcher:
     """Makes batches by the contract; picklable, so data-loading workers can hold one."""
 
-    def __init__(self, contract: EncoderContract, tokenizer: PromptTokenizer) -> None:
-        self.contract, self.tokenizer = contract, tokenizer
+    def __init__(self, contract: EncoderContract, rows: RowMaker) -> None:
+        self.contract, self.rows = contract, rows
 
     def queries(
         self,
@@ -117,19 +131,25 @@ class Batcher:
         if len(images) != len(texts):
             raise InputError(f"{len(texts)} texts and {len(images)} pictures: wanted one (or None) for each text")
         shown = [(row, image) for row, image in enumerate(images) if image is not None]
-        patches, grids, shapes = None, None, {}
+        patches, grids = None, None
+        shapes: dict[int, tuple[int, int]] = {}
         if shown:
             patches, grids = patchify([image for _, image in shown], self.contract.pixels)
             merge = self.contract.pixels.merge_size
             for (row, _), (_, height, width) in zip(shown, grids.tolist(), strict=True):
                 shapes[row] = (height // merge, width // merge)
-        rows = self._rows(instruction, [text.strip() for text in texts], shapes)
+        rows = self.rows(self.contract, instruction, [text.strip() for text in texts], shapes)
         return _padded(rows, padding, patches, grids, tuple(row for row, _ in shown))
 
-    def _rows(
-        self, instruction: str, texts: Sequence[str], shapes: dict[int, tuple[int, int]]
-    ) -> list[tuple[list[int], Tensor]]:
-        """(ids, positions [3, L]) of each prompt. Raises InputError for an empty one or another last token."""
+
+class PromptRows:
+    """Rows of Qwen's prompt: see ``prompts``."""
+
+    def __init__(self, tokenizer: PromptTokenizer) -> None:
+        self.tokenizer = tokenizer
+
+    def __call__(self, contract: EncoderContract, instruction: str, texts: Sequence[str], shapes: Shapes) -> list[Row]:
+        """See ``RowMaker``; raises InputError for another last token than the contract's, too."""
         prompts = []
         for row, text in enumerate(texts):
             rows, columns = shapes.get(row, (0, 0))
@@ -138,7 +158,7 @@ class Batcher:
             prompts.append(prompt_segments(instruction, text, rows * columns))
         plain = [segment for prompt in prompts for segment in prompt if isinstance(segment, str)]
         encoded = iter(self.tokenizer.text(plain))
-        limit = self.contract.max_text_tokens
+        limit = contract.max_text_tokens
         result = []
         for row, prompt in enumerate(prompts):
             ids: list[int] = []
@@ -148,10 +168,8 @@ class Batcher:
                 else:
                     ids += [self.tokenizer.ids[segment[0]]] * segment[1]
             ids += self.tokenizer.tail
-            if ids[-1] != self.contract.last_token_id:
-                raise InputError(
-                    f"the prompt ends with token {ids[-1]}, the contract pools {self.contract.last_token_id}"
-                )
+            if ids[-1] != contract.last_token_id:
+                raise InputError(f"the prompt ends with token {ids[-1]}, the contract pools {contract.last_token_id}")
             result.append((ids, positions(ids, self.tokenizer.ids[IMAGE_PAD], shapes.get(row))))
         return result
 
@@ -174,7 +192,7 @@ def positions(ids: Sequence[int], image_token_id: int, shape: tuple[int, int] | 
 
 
 def _padded(
-    rows: list[tuple[list[int], Tensor]],
+    rows: list[Row],
     padding: str,
     patches: Tensor | None,
     grids: Tensor | None,

@@ -15,7 +15,7 @@ SCHEMA = 1
 class EncoderContract:
     """Everything but the weights in use. ``base_digest`` is of the base model's tensors, ``base_model`` only its label.
 
-    ``last_token_id`` is the token that is pooled, read from the tokenizer when the base was loaded.
+    ``last_token_id`` is the token that is pooled, read from the tokenizer when the base was loaded; -1 if none is.
     ``max_text_tokens``: a longer user text is cut there.
     """
 
@@ -39,6 +39,7 @@ class EncoderContract:
         """SHA-256 of the canonical JSON, without the label; 64 hex characters."""
         values = dataclasses.asdict(self)
         del values["base_model"]
+        values["pixels"] = self.pixels.hashed()
         return digest_text(canonical_json({"schema": SCHEMA, "contract": values}))
 
 

@@ -79,8 +79,7 @@ class Encoder:
     def forward(self, batch: Batch) -> Tensor:
         """[B, D] float32, unit length, in the order of the batch; with gradient if it is enabled."""
         batch = batch.to(self.device)
-        hidden = self.family.hidden_states(self.model, batch, self.contract.pixels)
-        pooled = hidden[torch.arange(len(batch), device=hidden.device), batch.pooled]
+        pooled = self.family.pooled(self.model, batch, self.contract.pixels)
         return F.normalize(pooled.float()[:, : self.dimension], dim=-1)
 
     def encode_queries(
@@ -146,8 +145,9 @@ def probe_vectors(encoder: Encoder) -> Tensor:
 
 
 def _weights_state(model: nn.Module) -> tuple[tuple[str, int, int], ...]:
-    """What changes when a parameter is written, added or replaced: names, identities, torch's write counters."""
-    return tuple((name, id(parameter), parameter._version) for name, parameter in model.named_parameters())
+    """What changes when a weight is written, added or replaced: names, identities, torch's write counters."""
+    weights = model.state_dict(keep_vars=True)
+    return tuple((name, id(weight), weight._version) for name, weight in weights.items())
 
 
 def load_encoder(

@@ -13,12 +13,13 @@ import torch
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import write_atomically
 from tilewright.data_gen.records import from_json
+from tilewright.train import families
 from tilewright.train.adapter_io import adapter_digest, is_peft, save_adapter, with_adapter
-from tilewright.train.base_folder import load_base
+from tilewright.train.base_folder import Options
 from tilewright.train.batch import Batcher
 from tilewright.train.contract import EncoderContract, contract_differences, encoder_hash
 from tilewright.train.encoder import Encoder, probe_vectors
-from tilewright.train.pixels import image_processor_of
+from tilewright.train.own_pixels import save_policy
 from tilewright.train.weights import weights_digest
 
 ENCODER_FILE, PROBES_FILE, ADAPTER_FOLDER = "encoder.json", "probes.npy", "adapter"
@@ -92,7 +93,7 @@ def load(
     folder: Path,
     device: torch.device,
     dtype: torch.dtype,
-    options: dict[str, int | None],
+    options: Options,
     base_folder: Path | None,
     *,
     check_probes: bool = True,
@@ -119,7 +120,14 @@ def load(
     return encoder
 
 
-def _check_options(folder: Path, contract: EncoderContract, options: dict[str, int | None]) -> None:
+def load_base(folder: Path, dtype: torch.dtype, options: Options) -> Encoder:
+    """The encoder of a base folder under ``options``, by its family. Raises InputError as ``Family.load``."""
+    loaded = families.of_folder(folder).load(folder, dtype, options)
+    contract = loaded.contract
+    return Encoder(contract, loaded.batcher, loaded.model, weights_digest=contract.base_digest, files=folder)
+
+
+def _check_options(folder: Path, contract: EncoderContract, options: Options) -> None:
     pixels = contract.pixels
     found = {"min_pixels": pixels.min_pixels, "max_pixels": pixels.max_pixels, "dimension": contract.dimension}
     for name, value in options.items():
@@ -127,7 +135,7 @@ def _check_options(folder: Path, contract: EncoderContract, options: dict[str, i
             raise InputError(f"{folder}: {name}: the checkpoint's contract says {found[name]}, asked for {value}")
 
 
-def _load_full(folder: Path, stored: EncoderFile, dtype: torch.dtype, options: dict[str, int | None]) -> Encoder:
+def _load_full(folder: Path, stored: EncoderFile, dtype: torch.dtype, options: Options) -> Encoder:
     encoder = load_base(folder, dtype, options)
     _check_contract(folder, stored.contract, _with_history(encoder.contract, stored.contract))
     if encoder.weights_digest != stored.weights_digest:
@@ -145,7 +153,7 @@ def _with_history(found: EncoderContract, stored: EncoderContract) -> EncoderCon
 
 def _with_contract(encoder: Encoder, contract: EncoderContract) -> Encoder:
     encoder.contract = contract
-    encoder.batcher = Batcher(contract, encoder.batcher.tokenizer)
+    encoder.batcher = Batcher(contract, encoder.batcher.rows)
     return encoder
 
 
@@ -204,8 +212,10 @@ def save(encoder: Encoder, folder: Path) -> str:
         for name in _COPIED:
             if (encoder.files / name).is_file() and not folder.samefile(encoder.files):
                 shutil.copyfile(encoder.files / name, folder / name)
-        image_processor_of(encoder.contract.pixels).save_pretrained(folder)  # limits given at loading stand in it
-        (folder / "README.md").write_text(_CARD.format(base=encoder.contract.base_model), encoding="utf-8")
+        save_policy(encoder.contract.pixels, folder)  # limits given at loading stand in it
+        note = f"\n{encoder.family.NOTE}\n" if encoder.family.NOTE else ""
+        card = _CARD.format(base=encoder.contract.base_model) + note
+        (folder / "README.md").write_text(card, encoding="utf-8")
         digest = weights_digest(folder)
     write_probes(folder, encoder)
     encoder.mark_unchanged(digest)
@@ -216,7 +226,7 @@ def _load_adapter(
     folder: Path,
     stored: EncoderFile,
     dtype: torch.dtype,
-    options: dict[str, int | None],
+    options: Options,
     base_folder: Path | None,
 ) -> Encoder:
     assert stored.base is not None

@@ -1,7 +1,7 @@
 """Model families: the encoder reaches a model only through one of these, found by a folder's ``config.json``.
 
-A new family is one file with the names of ``Family`` (see ``qwen3_vl``) and a call of ``register``. Prompt, positions
-and pixels are those of Qwen's vision-language models and are shared.
+A new family is one file and a call of ``register``. Of Qwen's vision-language models it is a ``QwenFamily`` (see
+``qwen3_vl``): prompt, positions and pixels are shared. Any other has the names of ``Family`` (see ``nano_family``).
 """
 
 import json
@@ -12,29 +12,38 @@ import torch
 from torch import Tensor, nn
 
 from tilewright.configs.errors import InputError
-from tilewright.train import qwen3_vl
+from tilewright.train import nano_family, qwen3_vl
+from tilewright.train.base_folder import Loaded, Options
 from tilewright.train.batch import Batch
-from tilewright.train.model_sizes import ModelSizes
 from tilewright.train.pixels import PixelPolicy
 
 
 class Family(Protocol):
-    """What a family's file holds. ``NAME`` stands in encoder contracts, the other two in a folder's ``config.json``."""
+    """A kind of model. ``NAME`` stands in encoder contracts, the next two in a folder's ``config.json``.
 
-    NAME: str
-    MODEL_TYPE: str
-    ARCHITECTURES: tuple[str, ...]
+    ``NOTE``: what every model card of the family says; ``LOADER``: the class whose ``from_pretrained`` reads its
+    weights. ``SHARDED``: whether its layers are called as modules, as FSDP's hooks demand.
+    """
 
-    def sizes(self, folder: Path) -> ModelSizes:
-        """Sizes of the folder's model. Raises InputError for an unreadable configuration."""
+    @property
+    def NAME(self) -> str: ...
+    @property
+    def MODEL_TYPE(self) -> str: ...
+    @property
+    def ARCHITECTURES(self) -> tuple[str, ...]: ...
+    @property
+    def NOTE(self) -> str: ...
+    @property
+    def LOADER(self) -> str: ...
+    @property
+    def SHARDED(self) -> bool: ...
+
+    def load(self, folder: Path, dtype: torch.dtype, options: Options) -> Loaded:
+        """Contract, batcher and model of a base folder. Raises InputError for what doesn't belong together."""
         ...
 
-    def load_model(self, folder: Path, dtype: torch.dtype) -> nn.Module:
-        """The model whose last hidden state is pooled. Raises InputError unless the weights match one to one."""
-        ...
-
-    def hidden_states(self, model: nn.Module, batch: Batch, policy: PixelPolicy) -> Tensor:
-        """Last hidden states [B, L, D], after the final norm."""
+    def pooled(self, model: nn.Module, batch: Batch, policy: PixelPolicy) -> Tensor:
+        """[B, at least the contract's dimension], neither cut nor normalised; ``batch`` is on the model's device."""
         ...
 
 
@@ -80,4 +89,5 @@ def of_folder(folder: Path) -> Family:
     )
 
 
-register(qwen3_vl)
+register(qwen3_vl.FAMILY)
+register(nano_family)

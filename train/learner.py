@@ -8,13 +8,14 @@ from torch import Tensor
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import StageError
-from tilewright.train.adapters import MovementCheck, add_adapters, count_by_group, trainable
+from tilewright.train.adapters import MovementCheck, add_adapters, count_by_group, is_of_vision, trainable
 from tilewright.train.batch import Batch
 from tilewright.train.batch_plan import digest_of
 from tilewright.train.contrastive_step import ContrastiveStep
 from tilewright.train.ema import Ema
 from tilewright.train.embedder_config import Config
 from tilewright.train.encoder import Encoder
+from tilewright.train.launch import launched_as
 from tilewright.train.objective import Objective
 from tilewright.train.optimizer import exercised, make_optimizer, peak_rates
 from tilewright.train.parallel import OptimizerState, choose_parallel
@@ -30,6 +31,8 @@ class Learner:
 
     def __init__(self, config: Config, encoder: Encoder, rank: int) -> None:
         self._config, self._encoder, self._rank = config, encoder, rank
+        if launched_as() == "fsdp2" and not encoder.family.SHARDED:
+            raise InputError(f"a model of family {encoder.family.NAME} isn't sharded by FSDP: launch it without")
         if config.trainable == "adapters":
             encoder.model = add_adapters(
                 encoder.model,
@@ -40,6 +43,11 @@ class Learner:
             )
         if config.gradient_checkpointing:
             encoder.model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
+        if config.text_steps and not config.loss.learn_temperature and all(map(is_of_vision, trainable(encoder.model))):
+            raise InputError(
+                f"text_steps: wanted 0, found {config.text_steps}: texts reach nothing that is trained in a model of"
+                f" family {encoder.family.NAME}"
+            )
         self.parameters_by_group = count_by_group(encoder.model)
         self._objective = Objective(config.loss).to(encoder.device)
         self._training = choose_parallel(

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from tilewright.train import families
 from tilewright.train.contract import EncoderContract
 
 STAND_IN = "random weights"  # the label of make_tiny_model's folders says so
@@ -23,7 +24,7 @@ from tilewright.train.encoder import load_encoder
 encoder = load_encoder(Path("THIS_FOLDER"))
 queries, tiles = encoder.encode_queries(["..."]), encoder.encode_tiles([image])
 ```
-The weights are those of an ordinary transformers folder: `AutoModel.from_pretrained("THIS_FOLDER")`.
+The weights are those of an ordinary transformers folder: `LOADER.from_pretrained("THIS_FOLDER")`.
 """,
     "sentence-transformers": """\
 ```python
@@ -40,6 +41,7 @@ sentence-transformers 6 asks for `trust_remote_code=True` before it imports a mo
 
 def model_card(contract: EncoderContract, encoder_hash: str, form: str, manifest: dict[str, Any] | None) -> str:
     """README.md of an export. ``manifest`` is that of the training run, None if it isn't known."""
+    family = families.by_name(contract.adapter)
     parts = [
         f"---\nmodel_name: trained from {contract.base_model}\nlibrary_name: {_library(form)}\n---",
         f"# An embedder of queries and page tiles, trained by Tilewright from: {contract.base_model}",
@@ -49,7 +51,10 @@ def model_card(contract: EncoderContract, encoder_hash: str, form: str, manifest
             "**A stand-in.** Its base is a tiny model with random weights: it tests a pipeline, and its figures say"
             " nothing of the real model."
         )
-    parts += ["## Use\n\n" + _USES[form].rstrip(), "## Contract\n\n" + _contract(contract, encoder_hash)]
+    if family.NOTE:
+        parts.append(family.NOTE)
+    use = _USES[form].replace("LOADER", family.LOADER).rstrip()
+    parts += ["## Use\n\n" + use, "## Contract\n\n" + _contract(contract, encoder_hash)]
     parts.append("## Training run\n\n" + _run(manifest))
     return "\n\n".join(parts) + "\n"
 
@@ -59,6 +64,9 @@ def _library(form: str) -> str:
 
 
 def _contract(contract: EncoderContract, encoder_hash: str) -> str:
+    last = f"`{contract.last_token}` ({contract.last_token_id}), " if contract.last_token_id >= 0 else ""
+    pixels = contract.pixels
+    fit = f", enlarged {pixels.enlarge:g} times, padded to whole tokens" if pixels.fit == "pad" else ""
     rows = {
         "vector space (contract and weights)": f"`{encoder_hash}`",
         "contract": f"`{contract.hash}`",
@@ -66,8 +74,8 @@ def _contract(contract: EncoderContract, encoder_hash: str) -> str:
         "dimension": contract.dimension,
         "instruction of queries": contract.query_instruction,
         "instruction of tiles": contract.tile_instruction,
-        "pooled token": f"`{contract.last_token}` ({contract.last_token_id}), {contract.pooling}",
-        "pixels": f"{contract.pixels.min_pixels} to {contract.pixels.max_pixels}, by {contract.pixels.backend}",
+        "pooled": f"{last}{contract.pooling}",
+        "pixels": f"{pixels.min_pixels} to {pixels.max_pixels}, by {pixels.backend}{fit}",
     }
     lines = [f"| {name} | {value} |" for name, value in rows.items()]
     return "\n".join(["| | |", "|---|---|", *lines])

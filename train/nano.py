@@ -39,7 +39,7 @@ VISION = {
 }
 
 
-class NanoConfig(PreTrainedConfig):
+class NanoConfig(PreTrainedConfig):  # type: ignore[misc]  # transformers is untyped here
     """``dimension``: D of the vectors; windows of at most ``window_rows`` x ``window_columns`` patches see each other.
 
     ``window_overlap``: patches that neighbouring windows share at least, so that no character is seen cut.
@@ -59,7 +59,7 @@ class NanoConfig(PreTrainedConfig):
     ) -> None:
         if not isinstance(vision_config, Qwen3VLVisionConfig):
             vision_config = Qwen3VLVisionConfig(**(VISION if vision_config is None else vision_config))
-        self.vision_config = vision_config
+        self.vision_config: Any = vision_config
         self.dimension = dimension
         self.window_rows, self.window_columns = window_rows, window_columns
         self.window_overlap = window_overlap
@@ -77,13 +77,13 @@ class Reading:
     starts: Tensor
 
 
-class NanoModel(PreTrainedModel):
+class NanoModel(PreTrainedModel):  # type: ignore[misc]
     """Vision tower, reading heads, binding. ``visual`` is Qwen3-VL's own module without its merger."""
 
     config_class = NanoConfig
     config: NanoConfig
     base_model_prefix = ""
-    supports_gradient_checkpointing = False
+    supports_gradient_checkpointing = True
 
     def __init__(self, config: NanoConfig) -> None:
         super().__init__(config)
@@ -111,12 +111,15 @@ class NanoModel(PreTrainedModel):
         visual: Any = self.visual
         places, weights, ids = _positions(rows, columns, visual.num_grid_per_side)
         positions = (visual.pos_embed(places.to(windows.device)) * weights.to(windows.device)[:, :, None]).sum(1)
-        hidden = visual.patch_embed.proj(windows.flatten(0, 2)).view(count, rows * columns, -1) + positions
+        patches = visual.patch_embed.proj(windows.flatten(0, 2)).view(count, rows * columns, -1)
+        hidden = patches + positions.to(patches.dtype)
         cosine, sine = visual.rotary_pos_emb(hidden, ids.to(windows.device))
         for block in visual.blocks:
-            hidden = hidden + _attend(block.attn, block.norm1(hidden), cosine, sine)
-            hidden = hidden + block.mlp(block.norm2(hidden))
-        return hidden.view(count, rows, columns, -1)
+            if block.gradient_checkpointing and self.training and torch.is_grad_enabled():
+                hidden = block._gradient_checkpointing_func(_through, block, hidden, cosine, sine)
+            else:
+                hidden = _through(block, hidden, cosine, sine)
+        return hidden.view(count, rows, columns, -1)  # type: ignore[no-any-return]
 
     def read(self, states: Tensor) -> Reading:
         """The heads' logits for states [..., width]."""
@@ -130,21 +133,32 @@ class NanoModel(PreTrainedModel):
         )
 
     def page_states(self, pages: list[Tensor]) -> list[Tensor]:
-        """[rows, columns, 3, frames, p, p] of each page -> [rows, columns, width]; windows of a size go together."""
+        """[rows, columns, 3, frames, p, p] of each page -> [rows, columns, width]; windows of a size go together.
+
+        Pages that are views of one repeated frame stay so: see ``LinearPatchProjection``.
+        """
+        frames = pages[0].shape[3]
+        if all(page.stride(3) == 0 for page in pages):
+            pages = [page[:, :, :, :1] for page in pages]
         plans = [self._windows(*page.shape[:2]) for page in pages]
         groups: dict[tuple[int, int], list[int]] = {}
         for number, plan in enumerate(plans):
             groups.setdefault((plan.down.size, plan.across.size), []).append(number)
         found: dict[int, Tensor] = {}
         for members in groups.values():
-            states = self.states(torch.cat([plans[number].cut(pages[number]) for number in members]))
-            parts = states.split([plans[number].count for number in members])
+            windows = torch.cat([plans[number].cut(pages[number]) for number in members])
+            states = self.states(windows.expand(-1, -1, -1, -1, frames, -1, -1))
+            parts = torch.split(states, [plans[number].count for number in members])
             found |= {number: plans[number].join(part) for number, part in zip(members, parts, strict=True)}
         return [found[number] for number in range(len(pages))]
 
     def _windows(self, rows: int, columns: int) -> Windows:
         largest = (self.config.window_rows, self.config.window_columns)
         return cut_windows(rows, columns, largest=largest, overlap=self.config.window_overlap)
+
+    def forward(self, pages: list[Tensor]) -> Tensor:
+        """See ``page_vectors``."""
+        return self.page_vectors(pages)
 
     def page_vectors(self, pages: list[Tensor]) -> Tensor:
         """[pages, D] sums of what is read on each page (as ``page_states`` takes them), not normalised."""
@@ -160,6 +174,11 @@ class NanoModel(PreTrainedModel):
                 owners.to(device),
                 len(pages),
             )
+
+
+def _through(block: Any, hidden: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    hidden = hidden + _attend(block.attn, block.norm1(hidden), cosine, sine)
+    return hidden + block.mlp(block.norm2(hidden))  # type: ignore[no-any-return]
 
 
 def _attend(attention: Any, hidden: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:

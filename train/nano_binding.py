@@ -28,8 +28,6 @@ class Binding(nn.Module):
         drawn = torch.randint(0, 2, (3, LETTERS, dimension), generator=generator)
         self.register_buffer("signs", (2 * drawn - 1).to(torch.int8))
         self.register_buffer("weights", torch.ones(TRIGRAMS))
-        fold = F.one_hot(torch.from_numpy(LETTER_OF), LETTERS).float()
-        self.register_buffer("fold", fold, persistent=False)  # [CLASSES, LETTERS]
 
     def of_trigrams(self, trigrams: Tensor, values: Tensor, owners: Tensor, count: int) -> Tensor:
         """[count, D]: the sum of ``values`` [N] times the vectors of ``trigrams`` [N], by ``owners`` [N]."""
@@ -55,7 +53,7 @@ class Binding(nn.Module):
         word; ``owners`` [N]: the picture that a cell belongs to. A cell counts by its probability to hold a letter or a
         digit; one of n cells read as the same trigram of the same picture counts 1 / sqrt(n), which has no gradient.
         """
-        fold = self.fold
+        fold = _fold(characters.device)
         letters = characters.softmax(-1) @ fold
         gate = 1 - letters[:, BOUNDARY]
         kept = (gate.detach() > SILENT).nonzero()[:, 0]
@@ -73,6 +71,11 @@ class Binding(nn.Module):
         )
 
 
+def _fold(device: torch.device) -> Tensor:
+    """float32 [CLASSES, LETTERS]: one where a class is a letter. No buffer: from_pretrained leaves those unfilled."""
+    return F.one_hot(torch.from_numpy(LETTER_OF), LETTERS).to(device, torch.float32)
+
+
 def _inner(letters: Tensor) -> Tensor:
     """[LETTERS]: zero for the boundary, which is no letter of its own."""
     inner = torch.ones(LETTERS, device=letters.device, dtype=letters.dtype)
@@ -83,7 +86,8 @@ def _inner(letters: Tensor) -> Tensor:
 def _damping(trigrams: Tensor, owners: Tensor) -> Tensor:
     """float32 [N]: 1 / sqrt(how often the trigram occurs among those of its owner)."""
     _, inverse, counts = torch.unique(owners * TRIGRAMS + trigrams, return_inverse=True, return_counts=True)
-    return counts[inverse].float().rsqrt()
+    damping: Tensor = counts[inverse].float().rsqrt()
+    return damping
 
 
 __all__ = ["BLANK", "CLASSES", "SILENT", "Binding"]

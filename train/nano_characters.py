@@ -7,9 +7,11 @@ are what is compared (case and accents folded; punctuation and blank are one let
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
+Array = np.ndarray[Any, Any]
 _FIRST, _LAST = 33, 126  # printable ASCII without the blank
 OTHER = _LAST - _FIRST + 1
 BLANK = OTHER + 1
@@ -36,6 +38,11 @@ def class_of(code_point: int) -> int:
     return ord(character) - _FIRST if _FIRST <= ord(character) <= _LAST else OTHER
 
 
+@lru_cache(maxsize=65_536)
+def _takes_room(code_point: int) -> bool:
+    return unicodedata.category(chr(code_point)) not in ("Mn", "Me", "Cf")
+
+
 def character_of(class_number: int) -> str:
     """The character of a class; `\\ufffd` for `OTHER`, a blank for `BLANK`."""
     if class_number == BLANK:
@@ -56,28 +63,32 @@ LETTER_OF = np.array([_letter_of(number) for number in range(CLASSES)])
 """[CLASSES] the letter of each class."""
 
 
-def letters_of(text: str) -> np.ndarray:
-    """[N] letters of a text, with a boundary at either end; blanks and punctuation are boundaries, one in a row."""
-    classes = [class_of(ord(character)) for character in text]
+def letters_of(text: str) -> Array:
+    """[N] letters of a text, with a boundary at either end; blanks and punctuation are boundaries, one in a row.
+
+    Accents that follow their letter and signs without a width, such as soft hyphens, are no letters.
+    """
+    classes = [class_of(code_point) for code_point in map(ord, text) if _takes_room(code_point)]
     letters = np.concatenate([[BOUNDARY], LETTER_OF[classes] if classes else [], [BOUNDARY]]).astype(np.int64)
     kept = np.ones(len(letters), dtype=bool)
     kept[1:] = (letters[1:] != BOUNDARY) | (letters[:-1] != BOUNDARY)
-    return letters[kept]
+    shown: np.ndarray = letters[kept]
+    return shown
 
 
-def trigram(before: np.ndarray, letter: np.ndarray, after: np.ndarray) -> np.ndarray:
+def trigram(before: Array, letter: Array, after: Array) -> Array:
     """The number of each trigram, 0 to TRIGRAMS - 1."""
     return (before * LETTERS + letter) * LETTERS + after
 
 
-def trigrams_of(text: str) -> np.ndarray:
+def trigrams_of(text: str) -> Array:
     """[N] one trigram around each letter of a text that is no boundary, in order; empty if there's none."""
     letters = letters_of(text)
     inner = np.flatnonzero(letters[1:-1] != BOUNDARY) + 1
     return trigram(letters[inner - 1], letters[inner], letters[inner + 1])
 
 
-def inverse_document_frequency(texts: Iterable[str]) -> np.ndarray:
+def inverse_document_frequency(texts: Iterable[str]) -> Array:
     """float32 [TRIGRAMS]: log((1 + texts) / (1 + texts with the trigram)) + 1, as scikit-learn's smooth idf."""
     found, count = np.zeros(TRIGRAMS), 0
     for text in texts:

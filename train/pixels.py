@@ -24,12 +24,18 @@ MIN_PIXELS = 4 * FACTOR_PX**2  # the limits published with Qwen3-VL-Embedding; t
 MAX_PIXELS = 1800 * FACTOR_PX**2
 MAX_ASPECT = 200
 _CHECK_TOLERANCE = 1e-5
+_LATER = ("fit", "enlarge")  # fields that joined the policy when hashes of it were stored
 _PROCESSOR_KEYS = ("patch_size", "merge_size", "temporal_patch_size", "resample", "rescale_factor")
 
 
 @dataclass(frozen=True)
 class PixelPolicy:
-    """How an image becomes patches. ``mean`` and ``std`` are per RGB channel; ``resample`` is Pillow's number."""
+    """How an image becomes patches. ``mean`` and ``std`` are per RGB channel; ``resample`` is Pillow's number.
+
+    ``fit``: `resize` by Qwen's rule, or `pad`: sides are multiplied by ``enlarge`` and made up to whole visual tokens
+    on the right and at the bottom by repeating the last pixels. Then nothing is shrunk, so that letters stay as they
+    are: more than ``max_pixels`` is an error, and ``min_pixels`` is one token.
+    """
 
     min_pixels: int
     max_pixels: int
@@ -41,6 +47,8 @@ class PixelPolicy:
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
     backend: str = "pillow"
+    fit: str = "resize"
+    enlarge: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 < self.min_pixels <= self.max_pixels or self.max_pixels < self.factor_px**2:
@@ -48,11 +56,26 @@ class PixelPolicy:
                 f"pixel limits: wanted 0 < min_pixels <= max_pixels and at least {self.factor_px**2} max_pixels,"
                 f" found {self.min_pixels} and {self.max_pixels}"
             )
+        if self.fit not in ("resize", "pad") or not 1 <= self.enlarge < math.inf:
+            raise InputError(
+                f"pixels: fit and enlarge: wanted 'resize' or 'pad', and at least 1, found {self.fit!r} and"
+                f" {self.enlarge}"
+            )
+        if self.fit == "resize" and self.enlarge != 1:
+            raise InputError(f"pixels: enlarge: wanted 1 with fit 'resize', found {self.enlarge}")
+        if self.fit == "pad" and self.min_pixels != self.factor_px**2:
+            raise InputError(f"pixels: min_pixels: wanted {self.factor_px**2} with fit 'pad', found {self.min_pixels}")
 
     @property
     def factor_px(self) -> int:
         """Side of one visual token in (resized) pixels."""
         return self.patch_size * self.merge_size
+
+    def hashed(self) -> dict[str, Any]:
+        """Its values for a hash: a field that joined later counts only where it isn't at its default."""
+        defaults = {entry.name: entry.default for entry in dataclasses.fields(self)}
+        values = dataclasses.asdict(self)
+        return {name: value for name, value in values.items() if name not in _LATER or value != defaults[name]}
 
 
 def resized_size(
@@ -97,6 +120,8 @@ def policy_tokens(width_px: int, height_px: int, policy: PixelPolicy) -> int:
 
 
 def _policy_size(width_px: int, height_px: int, policy: PixelPolicy) -> tuple[int, int]:
+    if policy.fit == "pad":
+        return _padded_size(width_px, height_px, policy)
     return resized_size(
         width_px,
         height_px,
@@ -106,15 +131,42 @@ def _policy_size(width_px: int, height_px: int, policy: PixelPolicy) -> tuple[in
     )
 
 
+def _padded_size(width_px: int, height_px: int, policy: PixelPolicy) -> tuple[int, int]:
+    if min(width_px, height_px) < 1:
+        raise InputError(f"image of {width_px} x {height_px} px: wanted at least one pixel on each side")
+    factor = policy.factor_px
+    width, height = (-(-_enlarged(side, policy) // factor) * factor for side in (width_px, height_px))
+    if width * height > policy.max_pixels:
+        raise InputError(
+            f"image of {width_px} x {height_px} px: {width} x {height} px with enlarge {policy.enlarge}: wanted at most"
+            f" {policy.max_pixels} px (max_pixels), since nothing is shrunk here: crop the image"
+        )
+    return width, height
+
+
+def _enlarged(side_px: int, policy: PixelPolicy) -> int:
+    return round(side_px * policy.enlarge)
+
+
+def _fitted(image: Image.Image, policy: PixelPolicy) -> np.ndarray:
+    """uint8 [height, width, 3]: sides in whole visual tokens."""
+    width, height = _policy_size(*image.size, policy)
+    rgb, resample = to_rgb(image), Image.Resampling(policy.resample)
+    if policy.fit == "resize":
+        return np.asarray(rgb.resize((width, height), resample))
+    inner = (_enlarged(rgb.width, policy), _enlarged(rgb.height, policy))
+    pixels = np.asarray(rgb if inner == rgb.size else rgb.resize(inner, resample))
+    return np.pad(pixels, ((0, height - inner[1]), (0, width - inner[0]), (0, 0)), mode="edge")
+
+
 def patchify(images: Sequence[Image.Image], policy: PixelPolicy) -> tuple[Tensor, Tensor]:
     """uint8 patches [sum of patches, 3·p·p] in the tower's order, and the grids [images, 3] as (1, rows, columns)."""
     p, m = policy.patch_size, policy.merge_size
     patches, grids = [], []
     for image in images:
-        width, height = _policy_size(*image.size, policy)
-        resized = to_rgb(image).resize((width, height), Image.Resampling(policy.resample))
-        rows, columns = height // p, width // p
-        blocks = np.asarray(resized).reshape(rows // m, m, p, columns // m, m, p, 3)
+        pixels = _fitted(image, policy)
+        rows, columns = pixels.shape[0] // p, pixels.shape[1] // p
+        blocks = pixels.reshape(rows // m, m, p, columns // m, m, p, 3)
         patches.append(blocks.transpose(0, 3, 1, 4, 6, 2, 5).reshape(rows * columns, 3 * p * p))
         grids.append((1, rows, columns))
     return torch.from_numpy(np.concatenate(patches)), torch.tensor(grids)

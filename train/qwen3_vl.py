@@ -10,11 +10,9 @@ from tilewright.train.batch import Batch
 from tilewright.train.model_sizes import ModelSizes
 from tilewright.train.pixels import PixelPolicy, normalised_frames
 from tilewright.train.pretrained import load_pretrained, read_config
+from tilewright.train.qwen_family import QwenFamily
 
-NAME = "qwen3_vl"
-MODEL_TYPE = "qwen3_vl"
 EMBEDDER, GENERATOR = "Qwen3VLModel", "Qwen3VLForConditionalGeneration"
-ARCHITECTURES: tuple[str, ...] = (EMBEDDER, GENERATOR)
 
 
 def sizes(folder: Path) -> ModelSizes:
@@ -60,3 +58,13 @@ def hidden_states(model: nn.Module, batch: Batch, policy: PixelPolicy) -> Tensor
         **inputs,
     )
     return outputs.last_hidden_state  # type: ignore[no-any-return]
+
+
+FAMILY = QwenFamily(
+    NAME="qwen3_vl",
+    MODEL_TYPE="qwen3_vl",
+    ARCHITECTURES=(EMBEDDER, GENERATOR),
+    sizes=sizes,
+    load_model=load_model,
+    hidden_states=hidden_states,
+)

@@ -10,10 +10,7 @@ from tilewright.train.batch import Batch
 from tilewright.train.model_sizes import ModelSizes
 from tilewright.train.pixels import PixelPolicy, normalise
 from tilewright.train.pretrained import load_pretrained, read_config
-
-NAME = "qwen3_5"
-MODEL_TYPE = "qwen3_5"
-ARCHITECTURES: tuple[str, ...] = ("Qwen3_5Model", "Qwen3_5ForConditionalGeneration")
+from tilewright.train.qwen_family import QwenFamily
 
 
 def sizes(folder: Path) -> ModelSizes:
@@ -52,3 +49,13 @@ def hidden_states(model: nn.Module, batch: Batch, policy: PixelPolicy) -> Tensor
         **inputs,
     )
     return outputs.last_hidden_state  # type: ignore[no-any-return]
+
+
+FAMILY = QwenFamily(
+    NAME="qwen3_5",
+    MODEL_TYPE="qwen3_5",
+    ARCHITECTURES=("Qwen3_5Model", "Qwen3_5ForConditionalGeneration"),
+    sizes=sizes,
+    load_model=load_model,
+    hidden_states=hidden_states,
+)

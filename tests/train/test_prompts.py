@@ -108,7 +108,7 @@ def test_strings_ids_and_grids_equal_the_processors(
         assert batch.attention_mask[row].tolist() == [1] * length + [0] * (batch.input_ids.shape[1] - length)
         if image:
             assert torch.equal(next(shown), wanted["image_grid_thw"][0])
-            padded = int((batch.input_ids[row] == encoder.batcher.tokenizer.ids["<|image_pad|>"]).sum())
+            padded = int((batch.input_ids[row] == encoder.batcher.rows.tokenizer.ids["<|image_pad|>"]).sum())
             assert padded == encoder.tokens(*image.size)
     assert next(shown, None) is None
 
@@ -125,7 +125,7 @@ def test_a_tile_is_a_document_without_text(encoder: Encoder) -> None:
 def test_token_counts_of_full_tiles_in_ids(folder: Path) -> None:
     """875 × 1024 px -> 864 visual tokens, in the ids and in the count that decodes nothing."""
     encoder = load_encoder(folder, min_pixels=4096, max_pixels=1843200)
-    token = encoder.batcher.tokenizer.ids["<|image_pad|>"]
+    token = encoder.batcher.rows.tokenizer.ids["<|image_pad|>"]
     for size, tokens in (((875, 1024), 864), ((875, 300), 243), ((906, 1055), 924), ((875, 1055), 891)):
         batch = encoder.tile_batch([Image.new("RGB", size)])
         assert int((batch.input_ids == token).sum()) == encoder.tokens(*size) == tokens
