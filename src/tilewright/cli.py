@@ -25,6 +25,7 @@ STAGES: dict[str, tuple[str, str]] = {
     "fetch_pages": ("data_gen", "a list of URLs -> a local mirror of the pages and what they show"),
     "make_pages": ("data_gen", "sources (wiki dump, HTML folder, mirror, ZIM, PDFs, pictures) -> pages"),
     "render_tiles": ("data_gen", "pages -> screenshot tiles with their DOM text"),
+    "compress_tiles": ("train", "tiles -> the same tiles with smaller pictures"),
     "make_queries": ("data_gen", "tiles -> question, answer and positive tile"),
     "filter_pairs": ("data_gen", "keep self-contained, unique, answerable pairs, offline"),
     "self_contained": ("data_gen", "keep questions that stand by themselves, by a language model"),
