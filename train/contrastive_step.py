@@ -17,8 +17,9 @@ Objective = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Stats]]
 
 
 def plain_backward(loss: Tensor, _last: bool) -> None:
-    """Add the gradients of ``loss`` to the parameters."""
-    loss.backward()  # type: ignore[no-untyped-call]
+    """Add the gradients of ``loss`` to the parameters, none if no weight reaches it."""
+    if loss.requires_grad:
+        loss.backward()  # type: ignore[no-untyped-call]
 
 
 class ContrastiveStep:

@@ -23,6 +23,7 @@ from tilewright.train.encoder_io import (
     write_probes,
 )
 from tilewright.train.model_card import model_card
+from tilewright.train.pretrained import cast_weights
 
 FORMS = ("adapter", "merged", "sentence-transformers")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -102,9 +103,9 @@ def _write_adapter(checkpoint: Path, encoder: Encoder, out: Path) -> str:
 def _write_merged(encoder: Encoder, out: Path, dtype: torch.dtype) -> str:
     if is_peft(encoder.model):
         encoder.model = encoder.model.merge_and_unload()  # type: ignore[operator]
-    encoder.model.to(dtype)
+    cast_weights(encoder.model, dtype)
     encoder_hash = save(encoder, out)
-    encoder.model.float()
+    cast_weights(encoder.model, torch.float32)
     write_probes(out, encoder)  # those of the stored weights, in the precision that load_encoder takes by itself
     return encoder_hash
 

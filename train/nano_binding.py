@@ -53,7 +53,7 @@ class Binding(nn.Module):
         word; ``owners`` [N]: the picture that a cell belongs to. A cell counts by its probability to hold a letter or a
         digit; one of n cells read as the same trigram of the same picture counts 1 / sqrt(n), which has no gradient.
         """
-        fold = _fold(characters.device)
+        fold = _fold(characters)
         letters = characters.softmax(-1) @ fold
         gate = 1 - letters[:, BOUNDARY]
         kept = (gate.detach() > SILENT).nonzero()[:, 0]
@@ -71,9 +71,9 @@ class Binding(nn.Module):
         )
 
 
-def _fold(device: torch.device) -> Tensor:
-    """float32 [CLASSES, LETTERS]: one where a class is a letter. No buffer: from_pretrained leaves those unfilled."""
-    return F.one_hot(torch.from_numpy(LETTER_OF), LETTERS).to(device, torch.float32)
+def _fold(like: Tensor) -> Tensor:
+    """[CLASSES, LETTERS]: one where a class is a letter. No buffer: from_pretrained leaves those unfilled."""
+    return F.one_hot(torch.from_numpy(LETTER_OF), LETTERS).to(like)
 
 
 def _inner(letters: Tensor) -> Tensor:

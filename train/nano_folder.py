@@ -9,9 +9,11 @@ from tilewright.train.nano import NanoModel
 from tilewright.train.nano_family import NOTE
 from tilewright.train.own_pixels import save_policy
 from tilewright.train.pixels import PixelPolicy
+from tilewright.train.pretrained import cast_weights
 
 MAX_PIXELS = 4096**2
 """Of a picture, enlarged. Cost grows with the pixels, not with their square."""
+_FIGURES = "## Training and figures"
 _CARD = """\
 ---
 model_name: {name}
@@ -51,7 +53,9 @@ def write_nano(
     vision = model.config.vision_config
     factor = vision.patch_size * vision.spatial_merge_size
     policy = PixelPolicy(factor**2, MAX_PIXELS, fit="pad", enlarge=enlarge)
-    copy.deepcopy(model).to(dtype).save_pretrained(folder)  # type: ignore[arg-type]  # a dtype is what it takes
+    stored = copy.deepcopy(model)
+    cast_weights(stored, dtype)
+    stored.save_pretrained(folder)
     save_policy(policy, folder)
     text = _CARD.format(
         name=name,
@@ -62,4 +66,10 @@ def write_nano(
         dimension=model.config.dimension,
         enlarge=enlarge,
     )
-    (folder / "README.md").write_text(text + (f"\n{card.strip()}\n" if card else ""), encoding="utf-8")
+    figures_of_it = f"\n{_FIGURES}\n\n{card.strip()}\n" if card else ""
+    (folder / "README.md").write_text(text + figures_of_it, encoding="utf-8")
+
+
+def figures(folder: Path) -> str:
+    """The ``card`` that a folder was written with."""
+    return (folder / "README.md").read_text(encoding="utf-8").partition(_FIGURES)[2].strip()

@@ -11,6 +11,16 @@ from tilewright.configs.errors import InputError
 from tilewright.train.linear_patch import linearise_patch_embedding
 
 
+def cast_weights(model: nn.Module, dtype: torch.dtype) -> None:
+    """Make what is stored of ``model`` a ``dtype``, in place; whole numbers, and buffers that aren't stored, stay.
+
+    ``model.to`` would round those too, such as the frequencies of rotary positions, which loading leaves in float32.
+    """
+    for weight in model.state_dict(keep_vars=True).values():
+        if weight.is_floating_point():
+            weight.data = weight.data.to(dtype)
+
+
 def read_config(config_class: Any, folder: Path) -> Any:
     """The folder's configuration as a ``config_class`` of transformers. Raises InputError if it can't be read."""
     try:

@@ -15,6 +15,8 @@ from tilewright.data_gen.records import QAPair, Tile, TrainingExample, write_jso
 from tilewright.data_gen.tile_store import TileStore, write_store
 from tilewright.train import train_embedder
 from tilewright.train.make_tiny_model import Config, Pixels, make_tiny_model
+from tilewright.train.nano import VISION, NanoConfig, NanoModel
+from tilewright.train.nano_folder import write_nano
 from tilewright.train.objective import LossConfig
 from tilewright.train.pixels import synthetic_image
 from tilewright.train.reader import Reader, load_reader
@@ -155,3 +157,21 @@ def finished(inputs: TrainingInputs, tmp_path_factory: pytest.TempPathFactory) -
     out = tmp_path_factory.mktemp("finished") / "embedder"
     run_stage(train_embedder.STAGE, inputs.config(out))
     return out
+
+
+@pytest.fixture(scope="session")
+def random_nano() -> NanoModel:
+    """A nano of two layers with random weights and vectors of 256; not to be changed."""
+    with torch.random.fork_rng():
+        torch.manual_seed(11)
+        model = NanoModel(NanoConfig(VISION | {"depth": 2}, dimension=256)).eval()
+        model.binding.weights.uniform_(1, 8)
+    return model
+
+
+@pytest.fixture(scope="session")
+def nano_folder(random_nano: NanoModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``random_nano`` as a model folder in float32."""
+    folder = tmp_path_factory.mktemp("nano") / "base"
+    write_nano(random_nano, folder, name="random nano", dtype=torch.float32)
+    return folder
