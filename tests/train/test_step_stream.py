@@ -231,7 +231,7 @@ def test_leaving_early_leaves_no_process(
 
 
 PROGRAM = """
-import pickle, sys, time
+import pickle, signal, sys, time
 from pathlib import Path
 from tilewright.data_gen.records import TrainingExample
 from tilewright.train import step_stream
@@ -241,6 +241,7 @@ from tilewright.train.run_control import stop_on_sigterm
 from tilewright.train.step_inputs import StepInputMaker
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits that it's ignored
     ids = sys.argv[2].split(",")
     plan = BatchPlan([TrainingExample(f"q{n}", f"{n}?", ids[n % 8], ()) for n in range(16)], batch_size=4, seed=0)
     tiles = pickle.loads(Path(sys.argv[1]).read_bytes())
@@ -283,7 +284,10 @@ def test_signals_to_the_whole_group_leave_no_process(
         process.kill()
     else:
         os.killpg(process.pid, number)
-    rest, _ = process.communicate(timeout=30)
+    try:
+        rest, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == (0 if number == signal.SIGTERM else -number)
     assert rest == ("stopped whole True\n" if number == signal.SIGTERM else "")
     deadline = time.monotonic() + 10
