@@ -60,7 +60,9 @@ def load(folder: Path, dtype: torch.dtype, options: Options) -> Loaded:
         normalisation="l2",
         dimension=checked_dimension(folder, options, config.dimension, SHORTEST),
     )
-    return Loaded(contract, Batcher(contract, TrigramRows()), load_pretrained(NanoModel, config, folder, dtype))
+    model: Any = load_pretrained(NanoModel, config, folder, dtype)
+    model.start_head.requires_grad_(False)  # no vector depends on it, so weight decay alone would move it
+    return Loaded(contract, Batcher(contract, TrigramRows()), model)
 
 
 def pooled(model: nn.Module, batch: Batch, policy: PixelPolicy) -> Tensor:

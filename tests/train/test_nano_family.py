@@ -24,7 +24,7 @@ from tilewright.train.nano import CELLS, VISION, NanoConfig, NanoModel
 from tilewright.train.nano_characters import BLANK, CLASSES, class_of, trigrams_of
 from tilewright.train.nano_folder import write_nano
 from tilewright.train.nano_rows import PICTURE, QUERY, SPECIALS, TEXT, TILE
-from tilewright.train.pixels import synthetic_image
+from tilewright.train.pixels import PixelPolicy, synthetic_image
 
 torch.set_num_threads(1)
 SAID = "The quick brown fox, 42 of them, jumps over the lazy dog's tail: the end"
@@ -40,10 +40,10 @@ def pixel_of(code: int) -> tuple[int, int]:
     return 1 + code // 8, 1 + code % 8
 
 
-def reader_of(text: str) -> NanoModel:
+def reader_of(text: str, pixels: PixelPolicy) -> NanoModel:
     """A nano that reads ``text``: a patch whose red pixel number j is lit holds its characters 4j to 4j + 3.
 
-    Hidden value j is that pixel, 1 or -1; attention, MLPs and positions add nothing; heads name what each cell holds.
+    Hidden value j is that pixel, 1 or 0; attention, MLPs and positions add nothing; heads name what each cell holds.
     """
     model = NanoModel(NanoConfig(VISION | {"depth": 1}, dimension=512)).eval()
     classes = [class_of(ord(character)) for character in text]
@@ -54,7 +54,8 @@ def reader_of(text: str) -> NanoModel:
             parameter.zero_()
         codes = (len(classes) - 2) // CELLS
         for code in range(codes):
-            visual.patch_embed.proj.weight[code, 0, 0, *pixel_of(code)] = 1
+            visual.patch_embed.proj.weight[code, 0, 0, *pixel_of(code)] = pixels.std[0]
+            visual.patch_embed.proj.bias[code] = pixels.mean[0]
         heads = (
             (model.character_head, [(cell * CLASSES, 0) for cell in range(CELLS)]),
             (model.context_head, [(cell * 2 * CLASSES, -1) for cell in range(CELLS)]),
@@ -64,8 +65,7 @@ def reader_of(text: str) -> NanoModel:
             for code in range(codes):
                 for cell, (start, offset) in enumerate(places):
                     row = start + classes[1 + code * CELLS + cell + offset]
-                    head.weight[row, code] += SURE
-                    head.bias[row] += SURE
+                    head.weight[row, code] += 2 * SURE
         model.character_head.bias.view(CELLS, CLASSES)[:, BLANK] += SURE  # what an unlit patch is
     return model
 
@@ -83,9 +83,9 @@ def page_of(text: str, rows: int, columns: int, seed: int = 0) -> Image.Image:
 
 
 @pytest.fixture(scope="module")
-def reading(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
+def reading(encoder: Encoder, tmp_path_factory: pytest.TempPathFactory) -> Encoder:
     folder = tmp_path_factory.mktemp("reading") / "base"
-    write_nano(reader_of(SAID), folder, name="a reader of one text")
+    write_nano(reader_of(SAID, encoder.contract.pixels), folder, name="a reader of one text")
     return load_encoder(folder)
 
 
