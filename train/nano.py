@@ -24,11 +24,13 @@ from tilewright.train.nano_windows import Windows, cut_windows
 CELLS = 4
 """Cells in a patch, side by side: 4 px wide and a patch high, each with room for one character."""
 PATCH_PX = 16
+MEAN, STD = 1.0, 0.5
+"""Of pixels from 0 to 1, in all channels: white paper is zero, so a patch's first sight is of its ink."""
 VISION = {
     "depth": 5,
     "hidden_size": 192,
     "intermediate_size": 576,
-    "num_heads": 4,
+    "num_heads": 3,
     "patch_size": PATCH_PX,
     "spatial_merge_size": 2,
     "temporal_patch_size": 2,
@@ -186,7 +188,11 @@ def _attend(attention: Any, hidden: Tensor, cosine: Tensor, sine: Tensor) -> Ten
     count, length, width = hidden.shape
     parts = attention.qkv(hidden).view(count, length, 3, attention.num_heads, -1).permute(2, 0, 3, 1, 4)
     query, key, value = parts.unbind(0)
-    mixed = F.scaled_dot_product_attention(_rotated(query, cosine, sine), _rotated(key, cosine, sine), value)
+    query, key = _rotated(query, cosine, sine), _rotated(key, cosine, sine)
+    if torch.is_grad_enabled() and hidden.device.type == "cpu":  # its fused backward pass takes twice as long
+        mixed = (query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)).softmax(-1) @ value
+    else:
+        mixed = F.scaled_dot_product_attention(query, key, value)
     return attention.proj(mixed.transpose(1, 2).reshape(count, length, width))  # type: ignore[no-any-return]
 
 

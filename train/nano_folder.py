@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from tilewright.train.nano import NanoModel
+from tilewright.train.nano import MEAN, STD, NanoModel
 from tilewright.train.nano_family import NOTE
 from tilewright.train.own_pixels import save_policy
 from tilewright.train.pixels import PixelPolicy
@@ -52,7 +52,7 @@ def write_nano(
     """
     vision = model.config.vision_config
     factor = vision.patch_size * vision.spatial_merge_size
-    policy = PixelPolicy(factor**2, MAX_PIXELS, fit="pad", enlarge=enlarge)
+    policy = PixelPolicy(factor**2, MAX_PIXELS, mean=(MEAN,) * 3, std=(STD,) * 3, fit="pad", enlarge=enlarge)
     stored = copy.deepcopy(model)
     cast_weights(stored, dtype)
     stored.save_pretrained(folder)

@@ -92,7 +92,7 @@ def test_workers_frames_and_windows_are_asked_about_and_nothing_gets_out() -> No
             f"open('{here}noopener', '_blank', 'noopener'); a.click();"
             "navigator.serviceWorker.register('/sw.js').catch((error) => p.textContent = error.name);"
             f"new RTCPeerConnection({{iceServers: [{{urls: 'stun:{host}'}}]}}).createDataChannel('x');"
-            f"setTimeout(() => location.href = '{here}away', 300);</script>"
+            f"setTimeout(() => location.href = '{here}away', 2000);</script>"
         )
         asked = Asked({PAGE: html})
         names = ["worker", "import", "shared", "second", "inner", "img", "prefetch", "frame", "beacon", "events"]
