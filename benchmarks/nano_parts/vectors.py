@@ -22,7 +22,7 @@ from tilewright.data_gen.tile_store import TileStore
 from tilewright.eval.perfect_reading import true_trigrams
 from tilewright.train.nano import CELLS, PATCH_PX, NanoModel, Reading
 from tilewright.train.nano_binding import Binding
-from tilewright.train.nano_characters import trigrams_of
+from tilewright.train.nano_characters import TRIGRAMS, trigrams_of
 from tilewright.train.nano_data import CELL_PX, padded, patches_of, scaled, shown_at
 from tilewright.train.nano_reading import ReadingScore, score_page, to_page
 from tilewright.train.nano_windows import cut_windows
@@ -110,7 +110,7 @@ def perfect_vectors(model: NanoModel, bindings: dict[int, Binding], store: TileS
         _add_tile(vectors, bindings, partial(_of_trigrams, trigrams), owners, crops, position)
         text = torch.from_numpy(trigrams_of(store.light(tile_id).text))
         for dimension, binding in bindings.items():
-            vectors.add(f"text/{dimension}", binding.of_texts(text, torch.zeros_like(text), 1))
+            vectors.add(f"text/{dimension}", _of_trigrams(text, binding, torch.zeros_like(text), 1))
     return vectors
 
 
@@ -121,8 +121,9 @@ def _of_reading(reading: Reading, binding: Binding, owners: Tensor, count: int) 
 
 
 def _of_trigrams(trigrams: Tensor, binding: Binding, owners: Tensor, count: int) -> Tensor:
-    """[count, D] of what stands on a page."""
-    return binding.of_texts(trigrams, owners, count)
+    """[count, D] of what stands on a page: ``of_texts``, but each trigram of an owner once, which is quicker."""
+    found, counts = torch.unique(owners * TRIGRAMS + trigrams, return_counts=True)
+    return binding.of_trigrams(found % TRIGRAMS, counts.sqrt(), found // TRIGRAMS, count)
 
 
 def _add_tile(

@@ -18,10 +18,11 @@ from tilewright.data_gen.records import QAPair, Tile
 from tilewright.data_gen.tile_store import TileStore, write_store
 from tilewright.train.encoder import load_encoder
 from tilewright.train.nano import NanoConfig, NanoModel
+from tilewright.train.nano_characters import trigrams_of
 from tilewright.train.nano_folder import write_nano
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-WORDS = (("alpha", "beta"), ("gamma", "delta"))
+WORDS = (("alpha", "beta"), ("gammagamma", "delta"))
 SIZE = (500, 330)  # of a tile: more than one window either way
 
 torch.set_num_threads(1)
@@ -104,6 +105,10 @@ def test_a_perfect_reader_finds_words_by_tile_and_by_crop(
     bindings = vectors.bindings_of(model, [2048])
     found = vectors.perfect_vectors(model, bindings, store, table)
     torch.testing.assert_close(found.of("tile/2048"), found.of("text/2048"))
+    trigrams = [torch.from_numpy(trigrams_of(store.light(tile_id).text)) for tile_id in store.tile_ids]
+    owners = torch.repeat_interleave(torch.arange(2), torch.tensor([len(part) for part in trigrams]))
+    direct = torch.nn.functional.normalize(bindings[2048].of_texts(torch.cat(trigrams), owners, 2), dim=-1)
+    torch.testing.assert_close(found.of("text/2048"), direct)
     empty = ("", (), "", "", "", "", "", "")
     ids = list(store.tile_ids)
     queries = [QAPair(word, word, *empty) for words in WORDS for word in words]
