@@ -18,7 +18,7 @@ from tilewright.train.encoder import Encoder
 from tilewright.train.launch import launched_as
 from tilewright.train.objective import Objective
 from tilewright.train.optimizer import exercised, make_optimizer, peak_rates
-from tilewright.train.parallel import OptimizerState, choose_parallel
+from tilewright.train.parallel import choose_parallel, load_saved_state, saved_state
 from tilewright.train.schedule import learning_rates, rate_share
 from tilewright.train.step_inputs import StepInputs
 
@@ -133,22 +133,12 @@ class Learner:
 
     def state(self) -> Saved:
         """All that ``load_state`` needs to go on."""
-        optimizer = {
-            f"{name}/{key}": value
-            for name, values in self._parallel.optimizer_state().items()
-            for key, value in values.items()
-        }
         average = {} if self._average is None else {"average": self._average.state()}
-        return {"weights": self._parallel.weights(), "optimizer": optimizer, **average}
+        return saved_state(self._parallel) | average
 
     def load_state(self, saved: Saved) -> None:
         """Go on from a ``state``. Raises InputError if it belongs to other weights."""
-        self._parallel.load_weights(saved["weights"])
-        state: OptimizerState = {}
-        for name, value in saved["optimizer"].items():
-            weight, _, key = name.rpartition("/")
-            state.setdefault(weight, {})[key] = value
-        self._parallel.load_optimizer_state(state)
+        load_saved_state(self._parallel, saved)
         if self._average is not None:
             if "average" not in saved:
                 raise InputError("the resume files hold no moving average: delete the partial folder to start over")

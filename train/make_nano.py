@@ -12,6 +12,7 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.stage import Counts, Inputs, Stage, main
 
 FOLDER = "embedder"
+WEIGHTS = "nano_weights"  # a folder of this package
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Config:
 
 def make_nano(config: Config, inputs: Inputs, out: Path) -> Counts:
     """Write ``embedder/``, which ``load_encoder`` reads. Raises InputError if the package has no such weights."""
-    with resources.as_file(resources.files("tilewright.train") / "weights" / config.weights) as shipped:
+    with resources.as_file(resources.files("tilewright.train") / WEIGHTS / config.weights) as shipped:
         return write_from(shipped, config, out / FOLDER)
 
 

@@ -123,9 +123,11 @@ class WindowStream:
     ) -> None:
         self._store, self._table, self._settings = store, table, settings
         self._rank, self._world = rank, world
-        if len(store) < TILES_AT_ONCE * world:
-            raise InputError(f"{store.folder}: wanted at least {TILES_AT_ONCE * world} tiles, found {len(store)}")
-        self.steps_per_group = TILES_AT_ONCE * WINDOWS_PER_TILE * world // settings.batch_windows
+        self._tiles_at_once = min(TILES_AT_ONCE, len(store) // world)
+        self.steps_per_group = self._tiles_at_once * WINDOWS_PER_TILE * world // settings.batch_windows
+        if not self.steps_per_group:
+            wanted = -(-settings.batch_windows // WINDOWS_PER_TILE)
+            raise InputError(f"{store.folder}: wanted at least {max(world, wanted)} tiles, found {len(store)}")
         self._pool = ThreadPoolExecutor(1)
 
     def batches(self, start: int, stop: int) -> Iterator[WindowBatch]:
@@ -156,7 +158,7 @@ class WindowStream:
 
     def _tiles(self, number: int) -> list[int]:
         """Positions of this rank's tiles: every epoch has an order of its own, all ranks share it."""
-        count, each = len(self._store), TILES_AT_ONCE * self._world
+        count, each = len(self._store), self._tiles_at_once * self._world
         per_epoch = count // each
         epoch, place = divmod(number, per_epoch)
         order = list(range(count))
@@ -201,5 +203,5 @@ def patches_of(pixels: Tensor) -> Tensor:
     """uint8 [W, height, width, 3] -> float [W, rows, columns, 3, 2, p, p], normalised; both frames are one view."""
     count, height, width, _ = pixels.shape
     blocks = pixels.view(count, height // PATCH_PX, PATCH_PX, width // PATCH_PX, PATCH_PX, 3).permute(0, 1, 3, 5, 2, 4)
-    values = (blocks.float() / 255 - MEAN) / STD
+    values = blocks.contiguous().float().mul_(1 / (255 * STD)).sub_(MEAN / STD)
     return values.unsqueeze(4).expand(-1, -1, -1, -1, 2, -1, -1)

@@ -121,6 +121,24 @@ class Replicated:
         return nullcontext()
 
 
+def saved_state(parallel: Parallel) -> dict[str, dict[str, Tensor]]:
+    """{`weights`, `optimizer`: {name: tensor}}, to be written; an optimiser's values are called WEIGHT/VALUE."""
+    optimizer = {
+        f"{name}/{key}": value for name, values in parallel.optimizer_state().items() for key, value in values.items()
+    }
+    return {"weights": parallel.weights(), "optimizer": optimizer}
+
+
+def load_saved_state(parallel: Parallel, saved: Mapping[str, Mapping[str, Tensor]]) -> None:
+    """Go on from a ``saved_state``. Raises InputError if it belongs to other weights."""
+    parallel.load_weights(saved["weights"])
+    state: OptimizerState = {}
+    for name, value in saved["optimizer"].items():
+        weight, _, key = name.rpartition("/")
+        state.setdefault(weight, {})[key] = value
+    parallel.load_optimizer_state(state)
+
+
 def moments_of(values: Mapping[str, Tensor], placed: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
     """One weight's optimiser state from stored ``values``, each moment as ``placed`` gives it; copies."""
     step = torch.as_tensor(values["step"], dtype=torch.float32).cpu().clone()

@@ -25,7 +25,7 @@ from tilewright.train.nano_data import WindowBatch, WindowSettings, WindowStream
 from tilewright.train.nano_folder import write_nano
 from tilewright.train.nano_scores import score_store
 from tilewright.train.optimizer import make_optimizer
-from tilewright.train.parallel import Replicated
+from tilewright.train.parallel import Replicated, load_saved_state, saved_state
 from tilewright.train.run_control import StopRequest, Stopwatch, stop_on_sigterm, torch_threads
 from tilewright.train.schedule import rate_share
 
@@ -144,12 +144,7 @@ class Run:
         self.parallel = Replicated(weights, optimizer, config.max_grad_norm)
         self.position, self.curve, saved = training_checkpoint.load_resume(out)
         if saved is not None:
-            self.parallel.load_weights(saved["weights"])
-            state: dict[str, dict[str, Tensor]] = {}
-            for name, value in saved["optimizer"].items():
-                weight, _, key = name.rpartition("/")
-                state.setdefault(weight, {})[key] = value
-            self.parallel.load_optimizer_state(state)
+            load_saved_state(self.parallel, saved)
 
     def train(self, stop: StopRequest) -> None:
         """All phases from where the run stands."""
@@ -244,13 +239,7 @@ class Run:
     def save(self) -> None:
         """What a resumed run goes on from."""
         if self.rank == 0:
-            optimizer = {
-                f"{name}/{key}": value
-                for name, values in self.parallel.optimizer_state().items()
-                for key, value in values.items()
-            }
-            state = {"weights": self.parallel.weights(), "optimizer": optimizer}
-            training_checkpoint.save_resume(self.out, self.position, state, self.curve)
+            training_checkpoint.save_resume(self.out, self.position, saved_state(self.parallel), self.curve)
 
     def counts(self) -> Counts:
         """Sizes, and what each phase's reader reads of held-out tiles."""
@@ -283,7 +272,7 @@ def reading_loss(reading: Reading, batch: WindowBatch) -> tuple[Tensor, float]:
     return loss, float(right)
 
 
-STAGE = Stage("pretrain_nano", Config, pretrain_nano, schema=1)
+STAGE = Stage("pretrain_nano", Config, pretrain_nano, schema=1, distributed=True)
 
 if __name__ == "__main__":
     main(STAGE)

@@ -36,6 +36,8 @@ STAGES: dict[str, tuple[str, str]] = {
     "text_pairs": ("data_gen", "page text -> query and passage pairs for a text warm-up"),
     "make_title_tiles": ("data_gen", "nothing -> drawn tiles and questions, a corpus that a tiny model can learn from"),
     "make_reading_pages": ("data_gen", "documentation and word lists -> pages that a small model learns to read from"),
+    "pretrain_nano": ("train", "tiles and where their characters stand -> nano, a small reader of pixels"),
+    "make_nano": ("train", "the reader that ships with the package, as a model folder"),
     "make_tiny_model": ("train", "a tiny model of the real architecture, random weights"),
     "embed_tiles": ("mining", "checkpoint + tiles -> vectors"),
     "build_index": ("mining", "vectors -> FAISS index"),
