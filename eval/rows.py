@@ -1,5 +1,6 @@
-"""The rows of an evaluation: how each finds tiles for the questions. A new row is one entry of ROWS."""
+"""The rows of an evaluation: how each finds tiles for the questions. A new one is a checkpoint or a TEXT_ROWS entry."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,11 +10,10 @@ from typing import Literal
 import numpy as np
 import torch
 
-from tilewright.configs.errors import InputError
 from tilewright.configs.stage import execution
 from tilewright.data_gen.records import QAPair
 from tilewright.data_gen.tile_store import TileStore
-from tilewright.data_gen.tiles import TILE_HEIGHT_PX, TILE_WIDTH_PX
+from tilewright.eval.checkpoints import Checkpoint
 from tilewright.eval.metrics import RowResult
 from tilewright.eval.questions import Pool
 from tilewright.eval.tools import require_module
@@ -74,7 +74,7 @@ class RowContext:
 
 @dataclass(frozen=True)
 class Row:
-    """``title`` says what it is; ``require`` raises InputError or MissingToolError if it can't run."""
+    """``title`` says what it is; ``require`` raises MissingToolError if it can't run."""
 
     title: str
     require: Callable[[RowContext], None]
@@ -84,19 +84,15 @@ class Row:
 def _embedder(name: str, title: str) -> Row:
     """A row that embeds all tiles with a checkpoint, rebuilds the index and searches it."""
 
-    def require(context: RowContext) -> None:
-        if name not in context.checkpoints:
-            raise InputError(f"row {name!r}: wanted an embedder checkpoint: set `{name}` in the config")
-
     def run(context: RowContext) -> RowResult:
         index = _rebuilt_index(name, context)
         encoder = context.encoder(name)
         index.check_encoder(encoder.hash)
         found = index.search(encoder.encode_queries([pair.query for pair in context.pairs]), context.depth)
         hits = {pair.query_id: hits for pair, hits in zip(context.pairs, found, strict=True)}
-        return RowResult(hits, {}, _facts(encoder))
+        return RowResult(hits, {}, _facts(encoder, context.store))
 
-    return Row(title, require, run)
+    return Row(title, lambda context: None, run)
 
 
 def _rebuilt_index(name: str, context: RowContext) -> TileIndex:
@@ -110,17 +106,21 @@ def _rebuilt_index(name: str, context: RowContext) -> TileIndex:
     return TileIndex.build(vectors, context.store.tile_ids, encoder_hash=read_encoder_file(folder).hash)
 
 
-def _facts(encoder: Encoder) -> dict[str, object]:
+def _facts(encoder: Encoder, store: TileStore) -> dict[str, object]:
     contract = encoder.contract
     pixels = contract.pixels
+    width, height = max(map(store.size_px, store.tile_ids), key=math.prod)
     return {
         "encoder_hash": encoder.hash[:16],
+        "family": contract.adapter,
         "base_model": contract.base_model,
         "parameters": sum(parameter.numel() for parameter in encoder.model.parameters()),
         "dimension": encoder.dimension,
         "min_pixels": pixels.min_pixels,
         "max_pixels": pixels.max_pixels,
-        "visual_tokens": encoder.tokens(TILE_WIDTH_PX, TILE_HEIGHT_PX),
+        "enlarge": pixels.enlarge,
+        "tile_px": [width, height],
+        "visual_tokens": encoder.tokens(width, height),
     }
 
 
@@ -174,9 +174,13 @@ def _run_ocr(context: RowContext) -> RowResult:
     return _search_texts(texts, context, facts, len(failed))
 
 
-ROWS: dict[str, Row] = {
-    "base": _embedder("base", "tile pictures, embedder before training"),
-    "trained": _embedder("trained", "tile pictures, trained embedder"),
+TEXT_ROWS: dict[str, Row] = {
     "bm25": Row("DOM text of the tiles, BM25", _need_bm25, _run_bm25),
     "ocr": Row("OCR of the tiles (tesseract), BM25", _need_ocr, _run_ocr),
 }
+
+
+def rows_of(checkpoints: Mapping[str, Checkpoint]) -> dict[str, Row]:
+    """Every row that a run may name: its checkpoints, then TEXT_ROWS."""
+    embedders = {name: _embedder(name, checkpoint.title) for name, checkpoint in checkpoints.items()}
+    return embedders | TEXT_ROWS

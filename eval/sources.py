@@ -10,8 +10,10 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.stage import read_manifest
 from tilewright.data_gen.records import QAPair
 from tilewright.data_gen.splits import pages_of_split
+from tilewright.eval.metrics import RowResult
 from tilewright.eval.questions import Pool, gold_outside
 from tilewright.train.make_tiny_model import TINY_NAME
+from tilewright.train.nano_family import NAME as NANO
 from tilewright.train.split_files import PAGES_FILE
 
 GROUNDED = "grounded"
@@ -19,7 +21,8 @@ LEARNED = 0.9  # training Recall@1 that the learning check wants
 SEEN = ("train", "validation")  # splits whose pages training or the choice of weights has seen
 
 
-RUNS = {"memorise_run": "Learning check", "embedder_run": "Embedder", "reader_run": "Reader"}
+RUNS = {"memorise_run": "Learning check", "reader_run": "Reader"}
+READERS = ("reader_base", "reader_trained")
 
 
 @dataclass(frozen=True)
@@ -37,25 +40,33 @@ class TrainingRun:
         return found
 
 
-def training_runs(inputs: Mapping[str, Path]) -> list[TrainingRun]:
-    """The training runs among a stage's inputs. Raises InputError for a folder that is none."""
-    named = {name: inputs[name] for name in RUNS if name in inputs}
-    return [TrainingRun(RUNS[name], manifest_of(folder), read_curve(folder)) for name, folder in named.items()]
+def training_runs(inputs: Mapping[str, Path], embedders: Mapping[str, Path]) -> list[TrainingRun]:
+    """The training runs among a stage's inputs and those of ``embedders`` {checkpoint: folder}.
+
+    Raises InputError for a folder that is none.
+    """
+    named = {RUNS[name]: inputs[name] for name in RUNS if name in inputs}
+    named |= {f"Embedder {name}": folder for name, folder in embedders.items()}
+    return [TrainingRun(title, manifest_of(folder), read_curve(folder)) for title, folder in named.items()]
 
 
 def describe(
     inputs: Mapping[str, Path],
+    embedders: Mapping[str, Path],
     before: Sequence[Path],
     pairs: Sequence[QAPair],
     pool: Pool,
     runs: Sequence[TrainingRun],
 ) -> dict[str, Any]:
-    """The parts of metrics.json that say what the figures rest on. Raises InputError if they can't be."""
+    """The parts of metrics.json that say what the figures rest on. Raises InputError if they can't be.
+
+    ``embedders``: {checkpoint: folder}.
+    """
     manifests = [*map(manifest_of, before), *(run.manifest for run in runs)]
-    models = {name: inputs[name] for name in ("base", "trained", "reader_base", "reader_trained") if name in inputs}
+    readers = {name: inputs[name] for name in READERS if name in inputs}
     return {
-        "stand_ins": stand_ins(pairs, models, manifests),
-        "pool": pool_facts(pool, inputs["tiles"]),
+        "stand_ins": stand_ins(pairs, embedders, readers, manifests),
+        "pool": pool_facts(pool, inputs.get("rendered", inputs["tiles"])),
         "questions": question_facts(pairs, gold_outside(pairs, pool), inputs.get("splits")),
         "learning_check": learning_check(runs),
         "provenance": provenance_of(manifests),
@@ -114,8 +125,13 @@ def provenance_of(manifests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
     ]
 
 
-def stand_ins(pairs: Sequence[QAPair], models: Mapping[str, Path], manifests: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A sentence for each stand-in that the figures depend on."""
+def stand_ins(
+    pairs: Sequence[QAPair],
+    embedders: Mapping[str, Path],
+    readers: Mapping[str, Path],
+    manifests: Sequence[Mapping[str, Any]],
+) -> list[str]:
+    """A sentence for each stand-in that the figures depend on; ``embedders``, ``readers``: {name: folder}."""
     lines = []
     annotators = sorted({pair.annotator for pair in pairs if pair.annotator.partition("/")[0] == GROUNDED})
     if annotators:
@@ -132,13 +148,34 @@ def stand_ins(pairs: Sequence[QAPair], models: Mapping[str, Path], manifests: Se
             f"The judge is the offline stand-in {GROUNDED} (in {', '.join(judged)}): rules over a tile's text, no"
             " language model."
         )
-    tiny = [name for name, folder in models.items() if is_tiny(folder)]
-    if tiny:
+    expected = {"held-out recall near chance": embedders, "reader accuracy near zero": readers}
+    tiny = {what: [name for name, folder in models.items() if is_tiny(folder)] for what, models in expected.items()}
+    if any(tiny.values()):
+        names = ", ".join(name for found in tiny.values() for name in found)
         lines.append(
-            f"The models ({', '.join(tiny)}) are tiny and start from random weights. A model of this size does not"
-            " learn to read 14-px text in minutes of training: expect held-out recall near chance and reader accuracy"
-            " near zero. They show that the pipeline runs, not how well the method works. Their"
+            f"The models ({names}) are tiny and start from random weights. A model of this size does not"
+            f" learn to read 14-px text in minutes of training: expect {' and '.join(w for w in tiny if tiny[w])}."
+            " They show that the pipeline runs, not how well the method works. Their"
             " tokenizer was trained on the text of all tiles, test pages included."
+        )
+    return lines
+
+
+def nano_lines(results: Mapping[str, RowResult]) -> list[str]:
+    """What must be said of rows whose embedder is nano; none without one."""
+    rows = {name: result.facts["enlarge"] for name, result in results.items() if result.facts.get("family") == NANO}
+    if not rows:
+        return []
+    lines = [
+        f"The embedders of {', '.join(rows)} are nano, a lexical reader: it matches the letters of a question with"
+        " those of a tile, knows no meaning, and is no substitute for Qwen3-VL-Embedding. The questions repeat words of"
+        " their tile, which suits it."
+    ]
+    enlarged = [name for name, times in rows.items() if times > 1]
+    if enlarged:
+        lines.append(
+            f"{', '.join(enlarged)}: pictures are enlarged back to reading size before they are read. So a compressed"
+            " tile costs as many visual tokens as a whole one: these figures are accuracy by resolution, not by tokens."
         )
     return lines
 

@@ -3,14 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tilewright.data_gen.tiles import TILE_HEIGHT_PX, TILE_WIDTH_PX
 from tilewright.eval.metrics import LEVELS, NOT_RUN
 from tilewright.eval.sources import SEEN
 from tilewright.train.pixels import visual_tokens
 
 LEVEL_WORDS = {"page": "by gold page", "tile": "by gold tile"}
 NONE = "–"
-FULL_TOKENS = visual_tokens(TILE_WIDTH_PX, TILE_HEIGHT_PX)
 
 
 def percent(value: float | None) -> str:
@@ -89,16 +87,18 @@ def _count(number: int, thing: str) -> str:
 
 def pixel_sentence(metrics: Mapping[str, Any]) -> str | None:
     """At how many visual tokens the embedders see a whole tile; None without an embedder row."""
-    seen = {
-        row["facts"]["visual_tokens"]: (row["facts"]["min_pixels"], row["facts"]["max_pixels"])
-        for row in metrics["rows"].values()
-        if "visual_tokens" in row.get("facts", {})
-    }
-    if not seen:
+    facts = [row["facts"] for row in metrics["rows"].values() if "visual_tokens" in row.get("facts", {})]
+    if not facts:
         return None
-    parts = [f"{tokens} visual tokens (pixel limits {low} to {high})" for tokens, (low, high) in seen.items()]
-    shrunk = f": shrunk, full size is {FULL_TOKENS}" if max(seen) < FULL_TOKENS else ""
-    return f"The embedder sees a tile of {TILE_WIDTH_PX} × {TILE_HEIGHT_PX} px at {', '.join(parts)}{shrunk}."
+    seen = {(fact["visual_tokens"], fact["enlarge"]): (fact["min_pixels"], fact["max_pixels"]) for fact in facts}
+    parts = [
+        f"{tokens} visual tokens ({f'enlarged {enlarge:g} times, ' if enlarge > 1 else ''}pixel limits {low} to {high})"
+        for (tokens, enlarge), (low, high) in seen.items()
+    ]
+    width, height = facts[0]["tile_px"]
+    full = visual_tokens(width, height)
+    shrunk = f": shrunk, full size is {full}" if max(tokens for tokens, _ in seen) < full else ""
+    return f"The embedder sees a tile of {width} × {height} px at {', '.join(parts)}{shrunk}."
 
 
 def difference_interval(estimate: Mapping[str, Any]) -> str:

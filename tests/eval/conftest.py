@@ -17,6 +17,7 @@ from tilewright.configs.stage import run_stage
 from tilewright.data_gen.records import QAPair, Tile, write_jsonl
 from tilewright.data_gen.tile_store import image_sha256, write_store
 from tilewright.data_gen.tiles import tile_id
+from tilewright.eval.checkpoints import Checkpoint
 from tilewright.eval.evaluate import Config
 from tilewright.eval.reader_grid import ReaderConfig
 from tilewright.eval.rows import OcrConfig
@@ -80,7 +81,7 @@ class World:
     """Folders of everything that an evaluation takes in, and the config fields that name them."""
 
     root: Path
-    paths: dict[str, Path]
+    paths: dict[str, Any]
 
     def config(self, out: Path, **changes: Any) -> Config:
         settings: dict[str, Any] = {
@@ -121,8 +122,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     reader = load_reader(root / "tiny" / "reader")
     shift(reader.model)
     save_reader(reader, root / "reader_trained", root / "tiny" / "reader")
-    paths = {"tiles": root / "tiles", "pairs": root / "splits" / "test.jsonl", "splits": root / "splits"}
-    paths |= {"base": root / "tiny" / "embedder", "trained": root / "trained"}
+    paths: dict[str, Any] = {
+        "tiles": root / "tiles",
+        "pairs": root / "splits" / "test.jsonl",
+        "splits": root / "splits",
+    }
+    folders = {"base": root / "tiny" / "embedder", "trained": root / "trained"}
+    paths["checkpoints"] = {name: Checkpoint(f"tile pictures, {name}", folder) for name, folder in folders.items()}
     paths |= {"reader_base": root / "tiny" / "reader", "reader_trained": root / "reader_trained"}
     return World(root, paths)
 

@@ -17,19 +17,25 @@ import yaml
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.load import ConfigError, load
+from tilewright.configs.requests import identity_of, request_of
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen.records import EvalRecord, QAPair, read_jsonl, write_jsonl
-from tilewright.data_gen.tile_store import TileStore
+from tilewright.data_gen.tile_store import TileStore, write_store
 from tilewright.eval import ocr
+from tilewright.eval.checkpoints import Checkpoint
 from tilewright.eval.evaluate import STAGE, Config
 from tilewright.eval.tools import MissingToolError
 from tilewright.eval.trec import read_run
 from tilewright.mining.embed_tiles import STAGE as EMBED
 from tilewright.mining.embed_tiles import Config as EmbedConfig
+from tilewright.train.compress_tiles import STAGE as COMPRESS
+from tilewright.train.compress_tiles import Config as CompressConfig
 from tilewright.train.encoder import load_encoder
+from tilewright.train.nano import NanoConfig, NanoModel
+from tilewright.train.nano_folder import write_nano
 
 ROWS = ("base", "trained", "bm25", "ocr")
-SHOWN = ("Learning check", "Embedder", "Reader")
+SHOWN = ("Learning check", "Embedder trained", "Reader")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +51,7 @@ def runs(world: Any) -> dict[str, Any]:
     counts = {"train_recall_at_1": 0.953125, "train_chance_at_1": 0.01}
     counts |= {"train_recall_pool": {"queries": 64, "tiles": 200, "pages": 70}}
     curve = [{"step": step, "loss": 4.0 / (step + 1), "train_recall_at_1": step / 4} for step in range(5)]
-    folders = {name: world.root / name for name in ("memorise_run", "embedder_run", "reader_run")}
+    folders = {name: world.root / name for name in ("memorise_run", "trained_run", "reader_run")}
     for name, folder in folders.items():
         folder.mkdir(exist_ok=True)
         request = {"stage": "train_embedder", "schema": 1, "config": {"judge": "grounded"}, "inputs": {}}
@@ -59,7 +65,9 @@ def runs(world: Any) -> dict[str, Any]:
         }
         (folder / "manifest.json").write_text(json.dumps(manifest))
         (folder / "curve.jsonl").write_text("".join(json.dumps(row) + "\n" for row in curve))
-    return folders | {"before": (world.root / "tiny",)}
+    trained = dataclasses.replace(world.paths["checkpoints"]["trained"], run=folders.pop("trained_run"))
+    checkpoints = world.paths["checkpoints"] | {"trained": trained}
+    return folders | {"before": (world.root / "tiny",), "checkpoints": checkpoints}
 
 
 def metrics_of(folder: Path) -> dict[str, Any]:
@@ -100,7 +108,7 @@ def test_recall_equals_ir_measures(evaluation: Path, row: str, level: str, qrels
 
 def test_embedder_rows_are_exact_search(world: Any, evaluation: Path) -> None:
     """Second way: vectors by the embedding stage, scores by one matrix product."""
-    encoder, store = load_encoder(world.paths["trained"]), TileStore.open(world.paths["tiles"])
+    encoder, store = load_encoder(world.paths["checkpoints"]["trained"].folder), TileStore.open(world.paths["tiles"])
     tiles = encoder.encode_tiles([store.image(tile_id) for tile_id in store.tile_ids])
     pairs = read_jsonl(world.paths["pairs"], QAPair)
     scores = encoder.encode_queries([pair.query for pair in pairs]) @ tiles.T
@@ -218,7 +226,10 @@ def config_yaml(folder: Path, world: Any, out: Path) -> Path:
         return {key: plain(item) for key, item in value.items()} if isinstance(value, dict) else value
 
     path = folder / "evaluate.yaml"
-    path.write_text(yaml.safe_dump({"kind": "stage"} | plain(dataclasses.asdict(world.config(out, **runs(world))))))
+    config = world.config(out, **runs(world))
+    given = [entry.name for entry in dataclasses.fields(config) if entry.init]
+    settings = dataclasses.asdict(config)
+    path.write_text(yaml.safe_dump({"kind": "stage"} | {name: plain(settings[name]) for name in given}))
     return path
 
 
@@ -249,7 +260,7 @@ def kill_when(config: Path, ready: Any) -> None:
 
 def light(world: Any, out: Path, **changes: Any) -> Any:
     """A config without models: only text rows."""
-    settings = {"rows": ("bm25",), "compare": (), "readers": None, "base": None, "trained": None}
+    settings = {"rows": ("bm25",), "compare": (), "readers": None, "checkpoints": {}}
     return world.config(out, **(settings | changes))
 
 
@@ -304,15 +315,61 @@ def test_missing_tool_is_an_error_or_shown(world: Any, tmp_path: Path, monkeypat
     assert "not run: tesseract is not installed" in (out / "report.html").read_text()
 
 
-def test_a_row_without_its_checkpoint_is_an_error(world: Any, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="row 'trained': wanted an embedder checkpoint"):
-        run_stage(STAGE, light(world, tmp_path / "a", rows=("bm25", "trained")))
+def test_checkpoints_are_told_apart_by_name_and_content_not_by_order_or_place(world: Any, tmp_path: Path) -> None:
+    first, second = world.paths["checkpoints"].values()
+    moved = dataclasses.replace(first, folder=tmp_path / "elsewhere")
+    shutil.copytree(first.folder, moved.folder)
+
+    def identity(**checkpoints: Any) -> str:
+        config = light(world, tmp_path / "out", checkpoints=checkpoints)
+        return identity_of(request_of(STAGE.name, STAGE.schema, config))
+
+    wanted = identity(a=first, b=second)
+    assert identity(b=second, a=first) == identity(a=moved, b=second) == wanted
+    swapped = identity(
+        a=dataclasses.replace(second, title=first.title), b=dataclasses.replace(first, title=second.title)
+    )
+    assert swapped != wanted and identity(a=first) != wanted
+
+
+def test_readers_are_given_the_tiles_as_rendered(world: Any, evaluation: Path, tmp_path: Path) -> None:
+    """Searched at half the sides, read at full size: the answers given the gold tile are those of the whole run."""
+    small = tmp_path / "small"
+    run_stage(COMPRESS, CompressConfig(out=small, compression=4.0, tiles=world.paths["tiles"]))
+    changes = {"tiles": small, "rendered": world.paths["tiles"], "rows": ("trained", "bm25"), "compare": ()}
+    run_stage(STAGE, world.config(tmp_path / "out", **changes))
+    metrics, whole = metrics_of(tmp_path / "out"), metrics_of(evaluation)
+    for name in ("reader-trained-gold-c1.jsonl", "reader-base-gold-c4.jsonl"):
+        assert (tmp_path / "out" / "records" / name).read_bytes() == (evaluation / "records" / name).read_bytes()
+    assert metrics["rows"]["trained"]["facts"]["tile_px"] == [160, 128]
+    assert whole["rows"]["trained"]["facts"]["tile_px"] == [320, 256]
+    assert metrics["costs"]["trained"] == whole["costs"]["trained"]
+    assert "a tile of 160 × 128 px at 20 visual tokens" in (tmp_path / "out" / "report.html").read_text()
+    with pytest.raises(InputError, match=r"rendered: tile .* is not in"):
+        other = tmp_path / "other" / "store"
+        write_store(other, [TileStore.open(world.paths["tiles"]).get(TileStore.open(small).tile_ids[0])])
+        run_stage(STAGE, light(world, tmp_path / "b", rendered=tmp_path / "other"))
+
+
+def test_a_row_of_nano_says_what_it_is_and_what_enlarging_costs(world: Any, tmp_path: Path) -> None:
+    """A reader that hasn't learned anything, for tiles compressed 4 times."""
+    write_nano(NanoModel(NanoConfig(dimension=64)), tmp_path / "nano", name="nano-untaught", enlarge=2.0)
+    checkpoints = {"nano": Checkpoint("nano, untaught", tmp_path / "nano")}
+    run_stage(STAGE, light(world, tmp_path / "out", rows=("nano", "bm25"), checkpoints=checkpoints))
+    facts = metrics_of(tmp_path / "out")["rows"]["nano"]["facts"]
+    assert (facts["family"], facts["enlarge"], facts["visual_tokens"]) == ("nano", 2.0, 640 * 512 // 32**2)
+    report = (tmp_path / "out" / "report.html").read_text()
+    for said in ("nano, a lexical reader", "accuracy by resolution, not by tokens", "enlarged 2 times, pixel limits"):
+        assert said in report, said
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"rows": ("bm52",)}, "no row 'bm52'"),
+        ({"rows": ("bm25", "trained")}, "no row 'trained'; there are .* and of checkpoints"),
+        ({"checkpoints": {"ocr": Checkpoint("", Path("x"))}}, "checkpoints: wanted names .* none of .* found 'ocr'"),
+        ({"checkpoints": {"a/b": Checkpoint("", Path("x"))}}, "checkpoints: wanted names .* found 'a/b'"),
         ({"rows": ()}, "at least one"),
         ({"rows": ("bm25", "bm25")}, "each once"),
         ({"compare": (("bm25", "ocr"),)}, "compare: wanted rows of this run"),
@@ -346,6 +403,7 @@ def test_yaml_names_the_row_that_is_wrong(world: Any, tmp_path: Path) -> None:
 
 def test_same_vectors_as_the_embedding_stage(world: Any, evaluation: Path, tmp_path: Path) -> None:
     """The hash that the report names is that of the checkpoint."""
-    run_stage(EMBED, EmbedConfig(tmp_path / "vectors", world.paths["trained"], world.paths["tiles"], device="cpu"))
+    trained = world.paths["checkpoints"]["trained"].folder
+    run_stage(EMBED, EmbedConfig(tmp_path / "vectors", trained, world.paths["tiles"], device="cpu"))
     stored = json.loads((tmp_path / "vectors" / "encoder.json").read_text())["hash"]
     assert metrics_of(evaluation)["rows"]["trained"]["facts"]["encoder_hash"] == stored[:16]
