@@ -21,6 +21,7 @@ With ``dry_run`` it raises DryRunError, whose message is the estimate. ``session
 
 from tilewright.configs.stage import DryRunError as DryRunError
 from tilewright.data_gen.llm.client import Client as Client
+from tilewright.data_gen.llm.failures import BatchUnderWayError as BatchUnderWayError
 from tilewright.data_gen.llm.failures import BudgetError as BudgetError
 from tilewright.data_gen.llm.failures import CallError as CallError
 from tilewright.data_gen.llm.failures import DeadlineError as DeadlineError

@@ -7,24 +7,20 @@ and pays for nothing twice.
 import asyncio
 import functools
 import uuid
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from tilewright.configs.stage import StageError
-from tilewright.data_gen.llm.batch_files import ENDPOINT, read_results, request_line
+from tilewright.data_gen.llm.batch_desk import BatchDesk, Outcomes
+from tilewright.data_gen.llm.batch_files import request_line
 from tilewright.data_gen.llm.batch_queue import Items, Waiting, fail, first_batch, hand_on
 from tilewright.data_gen.llm.cache import StoredBatch
 from tilewright.data_gen.llm.calls import Call
-from tilewright.data_gen.llm.connections import open_client
-from tilewright.data_gen.llm.failures import Failure, ServerFailingError, backoff_s, failure_of, scrub, stop_message
+from tilewright.data_gen.llm.failures import Failure
 from tilewright.data_gen.llm.request import Reply
 from tilewright.data_gen.llm.transport import Office, asked_until_answered
 
-R = TypeVar("R")
-_MARK = "tilewright"  # our token's name in a batch's metadata
 _TICK_S = 0.05
 _QUIET_S = 2.0  # a batch goes out when no request has joined for so long, whatever the items are busy with
-_DONE = ("completed", "failed", "expired", "cancelled")
 
 
 class BatchTransport:
@@ -32,7 +28,7 @@ class BatchTransport:
 
     def __init__(self, office: Office, items: Items) -> None:
         self._office, self._settings, self._items = office, office.settings, items
-        self._openai = open_client(office.settings, office.key, 16)
+        self._desk = BatchDesk(office)
         self._queue: list[Waiting] = []
         self._waiting = 0
         self._joined_at = 0.0
@@ -79,10 +75,8 @@ class BatchTransport:
     async def _begin(self) -> None:
         """Pick up the batches under way, then watch the queue."""
         for batch in self._office.cache.batches(self._settings.base_url):
-            found = batch if batch.batch is not None else await self._find(batch)
-            if found is None:  # killed before the server had it
-                self._office.cache.forget_batch(batch.token)
-                self._settle(dict.fromkeys(batch.digests, Failure("unsent", "killed before it was sent")))
+            found = await self._desk.find(batch)
+            if found is None:
                 continue
             loop = asyncio.get_running_loop()
             futures = {digest: loop.create_future() for digest in found.digests}
@@ -96,22 +90,6 @@ class BatchTransport:
         error = None if watcher.cancelled() else watcher.exception()
         for waiting in self._queue if error is not None else ():
             fail([waiting.outcome], error)
-
-    async def _find(self, batch: StoredBatch) -> StoredBatch | None:
-        """The batch with our token among the server's, if it got that far."""
-
-        identifier = await self._call(functools.partial(self._search, batch.token))
-        if identifier is None:
-            return None
-        found = StoredBatch(batch.token, identifier, batch.digests)
-        self._office.cache.put_batch(self._settings.base_url, found)
-        return found
-
-    async def _search(self, token: str) -> str | None:
-        async for listed in self._openai.batches.list(limit=100):
-            if (listed.metadata or {}).get(_MARK) == token:
-                return str(listed.id)
-        return None
 
     async def _watch(self) -> None:
         """Send what is in the queue whenever it is time."""
@@ -141,27 +119,10 @@ class BatchTransport:
             waiting.number = office.ledger.start(call.purpose, call.digest, *waiting.most)
             office.budget.unsent()
         futures = {waiting.call.digest: waiting.outcome for waiting in group}
-        tried = False
-
-        async def send() -> str:
-            nonlocal tried
-            listed = await self._search(token) if tried else None  # a lost answer may hide a batch that was made
-            if listed is not None:
-                return listed
-            tried, content = True, b"".join(waiting.line for waiting in group)
-            uploaded = await self._openai.files.create(file=(f"{token}.jsonl", content), purpose="batch")
-            created = await self._openai.batches.create(
-                input_file_id=uploaded.id,
-                endpoint=ENDPOINT,
-                completion_window=self._settings.batch.completion_window,
-                metadata={_MARK: token},
-            )
-            return str(created.id)
-
         try:
-            identifier = await self._call(send)
+            identifier = await self._desk.send(token, b"".join(waiting.line for waiting in group))
         except StageError as error:
-            self._settle(dict.fromkeys(futures, Failure("unsent", str(error))))
+            self._desk.settle(dict.fromkeys(futures, Failure("unsent", str(error))))
             raise
         sent = StoredBatch(token, identifier, batch.digests)
         office.cache.put_batch(self._settings.base_url, sent)
@@ -172,7 +133,7 @@ class BatchTransport:
     def _follow(self, batch: StoredBatch, futures: dict[str, asyncio.Future[Reply | Failure]]) -> None:
         """Wait for the batch in a task of its own; its outcomes, or its error, go to ``futures``."""
 
-        def ended(task: asyncio.Task[dict[str, Reply | Failure]]) -> None:
+        def ended(task: asyncio.Task[Outcomes]) -> None:
             error = None if task.cancelled() else task.exception()
             for digest, future in futures.items():
                 if future.done() or task.cancelled():
@@ -184,56 +145,12 @@ class BatchTransport:
 
         self._spawn(self._results(batch)).add_done_callback(ended)
 
-    async def _results(self, batch: StoredBatch) -> dict[str, Reply | Failure]:
-        """Poll until the batch is done; store its replies, then forget it."""
-        assert batch.batch is not None
-        while True:
-            state = await self._call(functools.partial(self._openai.batches.retrieve, batch.batch))
-            if state.status in _DONE:
-                break
+    async def _results(self, batch: StoredBatch) -> Outcomes:
+        """Ask until the batch is done."""
+        while isinstance(found := await self._desk.results(batch), str):
             self._office.check_deadline()
             await asyncio.sleep(self._settings.batch.poll_s)
-        names = [name for name in (state.output_file_id, state.error_file_id) if name]
-        contents = [(await self._call(functools.partial(self._openai.files.content, name))).content for name in names]
-        found = read_results(contents, frozenset(batch.digests), self._office.key)
-        kind = "batch_missing" if state.status == "completed" else f"batch_{state.status}"
-        missing = Failure(kind, f"batch {batch.batch} ({state.status}) has no result for it")
-        if state.status == "failed" and not found:
-            said = scrub(str(getattr(state.errors, "data", None)), self._office.key)
-            missing = Failure("batch_failed", f"batch {batch.batch} failed: {said}", False, stop=ServerFailingError)
-        outcomes = {digest: found.get(digest, missing) for digest in batch.digests}
-        self._office.cache.put_all({digest: reply for digest, reply in outcomes.items() if isinstance(reply, Reply)})
-        self._settle(outcomes)
-        self._office.cache.forget_batch(batch.token)
-        return outcomes
-
-    def _settle(self, outcomes: dict[str, Any]) -> None:
-        """Note the ends of calls that the ledger has open; a batch of another stage's isn't in it."""
-        ledger = self._office.ledger
-        for number, call in [(number, call) for number, call in ledger.open.items() if call.digest in outcomes]:
-            outcome = outcomes[call.digest]
-            if isinstance(outcome, Reply):
-                ledger.end(number, outcome)
-                self._office.heard()
-            else:
-                ledger.fail(number, outcome.kind, may_cost=outcome.may_cost)
-            self._office.budget.release_inherited(number)
-
-    async def _call(self, send: Callable[[], Awaitable[R]]) -> R:
-        """What ``send`` gives, after retries; ServerFailingError (or what the failure says) when it fails for good."""
-        import openai
-
-        tries = 0
-        while True:
-            tries += 1
-            try:
-                return await send()
-            except (openai.OpenAIError, TimeoutError) as error:
-                failure = failure_of(error, self._office.key)
-            if failure.stop is not None or not failure.retryable or tries > self._settings.max_retries:
-                kind = failure.stop or ServerFailingError
-                raise kind(f"Batch API at {stop_message(failure, self._settings)}")
-            await asyncio.sleep(backoff_s(tries, failure.retry_after_s))
+        return found
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(work)
@@ -247,4 +164,4 @@ class BatchTransport:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._openai.close()
+        await self._desk.close()

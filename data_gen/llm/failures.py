@@ -35,6 +35,10 @@ class DeadlineError(StageError):
     """``stage_timeout_s`` is over; what is finished is kept."""
 
 
+class BatchUnderWayError(StageError):
+    """Calls to be made live are in a batch that isn't over; what is finished is kept."""
+
+
 class KeyRefusedError(StageError):
     """The server refuses the key (401, 403) or the account behind it."""
 
@@ -65,6 +69,14 @@ class Failure:
     schema_refused: bool = False
 
 
+class BodyError(Exception):
+    """A body that isn't read (on): too long, or compressed. ``failure``: what it is to the call."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.text)
+        self.failure = failure
+
+
 def scrub(text: str, key: str | None) -> str:
     """A server's words, shortened, on one line, without our key or anything that looks like one."""
     if key:
@@ -74,9 +86,12 @@ def scrub(text: str, key: str | None) -> str:
 
 
 def failure_of(error: Exception, key: str | None) -> Failure:
-    """The failure behind an exception of the openai package or a TimeoutError of our own deadline."""
+    """The failure behind an exception of the openai package, a BodyError or a TimeoutError of our own deadline."""
     import openai
 
+    for found in (error, error.__cause__):  # openai 2 wraps what it doesn't know
+        if isinstance(found, BodyError):
+            return found.failure
     if isinstance(error, (TimeoutError, openai.APITimeoutError)):
         return Failure("timeout", "no complete reply in time", may_cost=True)
     if isinstance(error, openai.APIStatusError):

@@ -7,8 +7,9 @@ from typing import Any
 from tilewright.data_gen.llm.calls import Call
 from tilewright.data_gen.llm.completion import read_completion
 from tilewright.data_gen.llm.connections import ClientGroup
-from tilewright.data_gen.llm.failures import Failure, failure_of
+from tilewright.data_gen.llm.failures import BodyError, Failure, failure_of
 from tilewright.data_gen.llm.limits import AdaptiveLimit, Pace
+from tilewright.data_gen.llm.open_batches import OpenBatches
 from tilewright.data_gen.llm.request import Reply
 from tilewright.data_gen.llm.transport import Office, asked_until_answered
 
@@ -19,6 +20,7 @@ class LiveTransport:
     def __init__(self, office: Office) -> None:
         self._office, self._settings = office, office.settings
         self._clients = ClientGroup(office.settings, office.key)
+        self._batches = OpenBatches(office)
         self._limit = AdaptiveLimit(office.settings.concurrency)
         self._requests = Pace(office.settings.requests_per_minute)
         self._tokens = Pace(office.settings.tokens_per_minute)
@@ -26,7 +28,8 @@ class LiveTransport:
 
     async def reply(self, call: Call) -> Reply:
         """See Transport."""
-        return await asked_until_answered(self._office, call, self._try)
+        left = await self._batches.reply(call.digest)
+        return await asked_until_answered(self._office, call, self._try) if left is None else left
 
     async def _try(self, call: Call, with_schema: bool) -> Reply | Failure:
         await self._wait_for_turn(call)
@@ -62,7 +65,7 @@ class LiveTransport:
                 async with asyncio.timeout(self._settings.call_timeout_s):
                     data = await client.post("/chat/completions", cast_to=bytes, body=call.body(with_schema))
             outcome = read_completion(data, office.key)
-        except (openai.OpenAIError, TimeoutError) as error:
+        except (openai.OpenAIError, TimeoutError, BodyError) as error:
             outcome = failure_of(error, office.key)
         finally:
             self.sending.discard(task)
@@ -87,4 +90,5 @@ class LiveTransport:
 
     async def close(self) -> None:
         """See Transport."""
+        await self._batches.close()
         await self._clients.close()

@@ -14,7 +14,7 @@ from tilewright.data_gen.llm.cache import ReplyCache
 from tilewright.data_gen.llm.client import Client
 from tilewright.data_gen.llm.crew import Crew
 from tilewright.data_gen.llm.dry_run import DryRun
-from tilewright.data_gen.llm.failures import BudgetError, DeadlineError
+from tilewright.data_gen.llm.failures import BatchUnderWayError, BudgetError, DeadlineError
 from tilewright.data_gen.llm.ledger import Ledger
 from tilewright.data_gen.llm.live import LiveTransport
 from tilewright.data_gen.llm.settings import LlmSettings
@@ -45,14 +45,14 @@ class Session:
         """Await ``work(client, item)`` for many items at a time; yield (item, value or ItemError) as they end.
 
         Made for ``process_items``; nothing goes on while the caller holds an item. A StageError ends it: after
-        BudgetError and DeadlineError the calls in flight still finish and are kept. Closing the generator cancels
-        them. A dry run yields nothing and raises DryRunError.
+        BatchUnderWayError, BudgetError and DeadlineError the calls in flight still finish and are kept. Closing the
+        generator cancels them. A dry run yields nothing and raises DryRunError.
         """
         crew: Crew[T] = Crew(
             items,
             lambda item: work(client, item),
             self.settings.concurrency if self.settings.transport == "live" else self.settings.batch.size,
-            graceful=(BudgetError, DeadlineError),
+            graceful=(BatchUnderWayError, BudgetError, DeadlineError),
             busy=lambda: transport.sending,
         )
         budget = BudgetGate(self.settings.budget, self.settings.prices, self.ledger)

@@ -73,17 +73,19 @@ class Budget:
 class BatchSettings:
     """The Batch API: at most ``size`` requests (about ``max_bytes``) a batch, asked for its state every ``poll_s``.
 
-    So many items are at work at a time, their pictures in memory.
+    So many items are at work at a time, their pictures in memory. A file of results longer than ``max_result_bytes``
+    isn't read: the stage stops, and a higher limit goes on with it.
     """
 
     size: int = 2_000
     max_bytes: int = 100_000_000
+    max_result_bytes: int = 500_000_000
     poll_s: float = 30.0
     completion_window: str = "24h"
 
     def __post_init__(self) -> None:
         check_bounds(self, 1, 50_000, "size")
-        check_bounds(self, 1, None, "max_bytes")
+        check_bounds(self, 1, None, "max_bytes", "max_result_bytes")
         check_bounds(self, 0.01, 3600, "poll_s")
 
 
@@ -94,8 +96,9 @@ class LlmSettings:
     ``structured_output``: how a request's JSON schema reaches the server: ``auto`` sends it until the server refuses,
     ``json_schema`` always, ``none`` never; replies are parsed strictly whatever it says. ``attempts``: how often a
     reply that can't be used is asked for again (with ``seed + attempt``; without a seed the server draws anew).
-    ``max_tokens`` bounds a reply. ``api_key_env`` is the NAME of the environment variable that holds the key.
-    ``image_patch_px``: side of the square of pixels that the input estimate counts as one token.
+    ``max_tokens`` bounds a reply; of a server that sends more than ``max_reply_bytes`` no more is read, and the call
+    has failed. ``api_key_env`` is the NAME of the environment variable that holds the key. ``image_patch_px``: side of
+    the square of pixels that the input estimate counts as one token.
     """
 
     model: str
@@ -114,6 +117,7 @@ class LlmSettings:
     requests_per_minute: float | None = execution(default=None)
     tokens_per_minute: float | None = execution(default=None)
     max_retries: int = execution(default=8)
+    max_reply_bytes: int = execution(default=8_000_000)
     call_timeout_s: float = execution(default=300.0)
     stage_timeout_s: float | None = execution(default=None)
     max_tokens_name: Literal["max_tokens", "max_completion_tokens"] = execution(default="max_tokens")
@@ -127,7 +131,7 @@ class LlmSettings:
     def __post_init__(self) -> None:
         check_bounds(self, 0, None, "temperature", "max_retries")
         check_bounds(self, 0, 1, "top_p")
-        check_bounds(self, 1, None, "max_tokens", "attempts", "concurrency", "image_patch_px")
+        check_bounds(self, 1, None, "max_tokens", "attempts", "concurrency", "image_patch_px", "max_reply_bytes")
         check_bounds(self, 1e-3, None, "requests_per_minute", "tokens_per_minute", "call_timeout_s", "stage_timeout_s")
         if not self.model:
             raise ValueError("model: wanted the name of a model, found nothing")

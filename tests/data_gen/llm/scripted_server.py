@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import email
 import email.utils
+import gzip
 import hashlib
 import json
 import os
@@ -24,6 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+HUGE = ("endless", "compressed")  # bodies that no client should read to their end; only by --faults
 SOFT = ("refusal", "wrong_label", "length")  # well-formed completions that can't be used
 FAULTS = (
     *("retry_after_s", "retry_after_date", "rate_limited", "http_500", "stall", "drop", "half_json", "empty_choices"),
@@ -32,6 +34,7 @@ FAULTS = (
 WRONG = "Perhaps.\n\nOr perhaps not."
 NO_IMAGES = "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"
 MAX_BODY_BYTES = 200_000_000
+ENDLESS_BYTES = 40_000_000  # where even an endless body ends, for the sake of a client without limit
 
 
 @dataclass(frozen=True)
@@ -182,6 +185,9 @@ class Server:
             if number % 2:
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{")
             return False
+        elif fault in HUGE:
+            await self.huge(fault, number, writer)
+            return False
         elif fault in ("retry_after_s", "retry_after_date", "rate_limited", "http_500"):
             wait = {"retry_after_s": "1", "retry_after_date": email.utils.formatdate(time.time() + 1, usegmt=True)}
             more = {"Retry-After": wait[fault]} if fault in wait else {}
@@ -191,6 +197,22 @@ class Server:
             await send(writer, 200, content[: len(content) // 2] if fault == "half_json" else content)
         script.note("end", number, digest=digest(body), fault=fault)
         return True
+
+    async def huge(self, fault: str, number: int, writer: asyncio.StreamWriter) -> None:
+        """A body in chunks that goes on until the client hangs up, or 1 kB that unpacks to 1 MB."""
+        sent, status = 0, self.script.options.huge_status
+        try:
+            if fault == "compressed":
+                await send(writer, status, gzip.compress(b" " * 1_000_000), {"Content-Encoding": "gzip"})
+                return
+            head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+            writer.write(head.encode())
+            while sent < ENDLESS_BYTES:
+                writer.write(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
+                await writer.drain()
+                sent += 0x10000
+        finally:
+            self.script.note("huge", number, bytes=sent)
 
     def side(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Any:
         """Files and batches; None is 404."""
@@ -207,6 +229,8 @@ class Server:
             return self.make_batch(json.loads(body))
         if (method, path) == ("GET", "/batches"):
             return {"object": "list", "data": [self.state(name) for name in self.batches], "has_more": False}
+        if (one := re.fullmatch(r"/batches/([\w-]+)/cancel", path)) and method == "POST":
+            return self.cancel(one[1])
         if one := re.fullmatch(r"/batches/([\w-]+)", path):
             return self.state(one[1]) if one[1] in self.batches else None
         return None
@@ -219,6 +243,13 @@ class Server:
         self.files[f"{name}-out"] = output
         ready = time.monotonic() + self.script.options.batch_s
         self.batches[name] = {"ready": ready, "metadata": wanted.get("metadata"), "size": len(lines)}
+        return self.state(name)
+
+    def cancel(self, name: str) -> dict[str, Any]:
+        """Ends a batch with the first half of its results."""
+        lines = self.files[f"{name}-out"].splitlines(keepends=True)
+        self.files[f"{name}-out"] = b"".join(lines[: len(lines) // 2])
+        self.batches[name] |= {"ready": 0.0, "end": "cancelled"}
         return self.state(name)
 
     def batch_line(self, line: dict[str, Any]) -> dict[str, Any] | None:
@@ -245,7 +276,11 @@ class Server:
         done = time.monotonic() >= batch["ready"]
         head = {"id": name, "object": "batch", "endpoint": "/v1/chat/completions", "completion_window": "24h"}
         files = {"input_file_id": "file-0", "output_file_id": f"{name}-out" if done else None, "error_file_id": None}
-        state = {"status": "completed" if done else "in_progress", "created_at": 0, "metadata": batch["metadata"]}
+        state = {
+            "status": batch.get("end", "completed") if done else "in_progress",
+            "created_at": 0,
+            "metadata": batch["metadata"],
+        }
         return head | files | state
 
 
@@ -276,6 +311,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--most-faults", type=int, default=6, help="only so many first calls of messages can fail")
     parser.add_argument("--latency-s", type=float, default=0.0)
     parser.add_argument("--slow-s", type=float, default=0.3, help="a very slow first byte")
+    parser.add_argument("--huge-status", type=int, default=200, help="the status above an endless or compressed body")
     parser.add_argument("--stall-s", type=float, default=5.0, help="longer than the client waits")
     parser.add_argument("--batches", type=int, default=1, help="0: this server has no Batch API")
     parser.add_argument("--batch-s", type=float, default=0.2)

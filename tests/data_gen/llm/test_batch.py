@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from tilewright.data_gen.llm import (
     Answered,
     BatchSettings,
+    BatchUnderWayError,
     Budget,
     BudgetError,
     Client,
@@ -18,6 +21,7 @@ from tilewright.data_gen.llm import (
     LlmSettings,
     ModelUnknownError,
     Request,
+    ServerFailingError,
     Session,
 )
 from tilewright.data_gen.llm.batch_files import read_results
@@ -120,6 +124,74 @@ def test_a_deadline_leaves_a_batch_under_way_for_the_next_run(tmp_path: Path, se
         run(settings(server, **BATCH, stage_timeout_s=0.7), out, 5)
     _, ledger = run(settings(server, **BATCH), out, 5)
     assert len(server.calls()) == ledger["calls"] == 10
+
+
+def left_under_way(server: Any, settings: Make, out: Path, items: int, **changes: Any) -> None:
+    """A run that ends while the batch of its items' first calls is at the server."""
+    with pytest.raises(DeadlineError):
+        run(settings(server, stage_timeout_s=0.5, **BATCH, **changes), out, items)
+    assert len(server.calls()) == items
+
+
+def test_live_calls_pick_up_what_a_batch_of_an_earlier_run_has_answered(
+    tmp_path: Path, serve: Serve, settings: Make
+) -> None:
+    server, out = serve("--batch-s", 1.5), tmp_path / "o"
+    left_under_way(server, settings, out, 5)
+    time.sleep(1.5)
+    found, ledger = run(settings(server), out, 7)
+    assert found == run(settings(serve()), tmp_path / "calm", 7)[0]
+    assert len(server.calls()) == ledger["calls"] == ledger["finished"] == 14  # 5 were in the batch, 9 came live
+    assert ledger["in_flight_at_kill"] == ledger["retries"] == 0 and not ledger["unconfirmed_tokens"]
+    with ReplyCache(out / ".llm_cache.sqlite") as cache:
+        assert cache.batches(server.url) == []
+
+
+def test_live_calls_of_a_batch_that_is_not_over_are_refused(tmp_path: Path, serve: Serve, settings: Make) -> None:
+    server, out = serve("--batch-s", 4.0), tmp_path / "o"
+    left_under_way(server, settings, out, 5)
+    with pytest.raises(BatchUnderWayError, match=r"5 calls are in batch batch-0 .*in_progress.*/batch-0/cancel"):
+        run(settings(server), out, 5)
+    assert len(server.calls()) == 5, "no call went out"
+    found, ledger = run(settings(server, **BATCH), out, 5)
+    assert len(server.calls()) == ledger["calls"] == ledger["finished"] == 10
+    assert all(echo(values[2]) for values in found.values())
+
+
+def test_after_a_cancelled_batch_only_the_rest_is_asked_live(tmp_path: Path, serve: Serve, settings: Make) -> None:
+    server, out = serve("--batch-s", 60.0), tmp_path / "o"
+    left_under_way(server, settings, out, 6)
+    urllib.request.urlopen(f"{server.url}/batches/batch-0/cancel", data=b"").close()
+    found, ledger = run(settings(server), out, 6)
+    assert found == run(settings(serve()), tmp_path / "calm", 6)[0]
+    assert ledger["failures"] == {"batch_cancelled": 3} and ledger["retries"] == 3
+    assert len(server.calls()) == ledger["calls"] == 6 + 3 + 6 and ledger["finished"] == 12
+
+
+def test_a_batch_of_another_stage_is_no_matter_to_live_calls(tmp_path: Path, serve: Serve, settings: Make) -> None:
+    server, cache = serve("--batch-s", 60.0), tmp_path / "c.sqlite"
+    left_under_way(server, settings, tmp_path / "o", 3, cache=cache)
+
+    async def other(client: Client, item: int) -> list[str]:
+        return await two_steps(client, item + 100)
+
+    (tmp_path / "p").mkdir()
+    with Session(settings(server, cache=cache), tmp_path / "p") as session:
+        assert len(dict(session.run(range(4), other))) == 4
+    with ReplyCache(cache) as stored:
+        assert len(stored.batches(server.url)) == 1
+
+
+def test_results_longer_than_the_limit_stop_the_stage_and_a_higher_limit_goes_on(
+    tmp_path: Path, serve: Serve, settings: Make
+) -> None:
+    server, out = serve(), tmp_path / "o"
+    small = BatchSettings(size=20, poll_s=0.05, max_result_bytes=1500)  # the server's other answers are shorter
+    with pytest.raises(ServerFailingError, match=r"longer than llm\.batch\.max_result_bytes \(1500 bytes\)"):
+        run(settings(server, transport="batch", batch=small), out, 9)
+    assert len(server.calls()) == 9
+    _, ledger = run(settings(server, **BATCH), out, 9)
+    assert len(server.calls()) == ledger["calls"] == ledger["finished"] == 18
 
 
 def test_a_server_without_batches_says_so(tmp_path: Path, serve: Serve, settings: Make) -> None:

@@ -295,3 +295,35 @@ def test_a_full_or_broken_cache_stops_the_stage(tmp_path: Path, serve: Serve, se
     ):
         session.cache._db.execute("PRAGMA max_page_count = 1")
         list(session.run(range(500), ask))
+
+
+@pytest.mark.parametrize(("fault", "kind"), [("endless", "body_too_long"), ("compressed", "body_compressed")])
+@pytest.mark.parametrize("status", [200, 500])
+def test_no_more_of_a_body_is_read_than_the_limit_allows(
+    tmp_path: Path, serve: Serve, settings: Make, fault: str, kind: str, status: int
+) -> None:
+    server = serve("--fault-rate", 0.3, "--faults", fault, "--seed", 1, "--huge-status", status)
+    calm, _ = run(settings(serve()), tmp_path / "calm", 12)
+    found, ledger = run(settings(server, max_reply_bytes=100_000, call_timeout_s=20.0), tmp_path / "o", 12)
+    failed = [item for item, value in found.items() if isinstance(value, CallError)]
+    assert ledger["failures"] == {kind: len(failed)} and 2 <= len(failed) <= 8  # its error is the item's, not a retry
+    assert all(f"{kind} after 1 tries" in str(found[item]) for item in failed)
+    assert all(found[item] == calm[item] for item in range(12) if item not in failed)
+    assert ledger["unconfirmed_tokens"] > 0 and ledger["retries"] == 0  # its work may be billed
+    sent = [call["bytes"] for call in server.calls("huge")]
+    assert len(sent) == len(failed) and max(sent) < 20_000_000  # what buffers between us took; it would go on to 40 MB
+
+
+def test_a_reply_as_long_as_the_limit_is_read(tmp_path: Path, serve: Serve, settings: Make) -> None:
+    rules = tmp_path / "rules.py"
+    rules.write_text("RULES = [('', lambda prompt: 'ECHO 0123456789ab')]\n")
+    server = serve("--rules", rules)
+    body = {"id": "c", "object": "chat.completion", "created": 0, "model": "m"}
+    message = {"role": "assistant", "content": "ECHO 0123456789ab"}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    usage = {"prompt_tokens": len("You ask.item 0") // 4, "completion_tokens": 17 // 4}
+    size = len(json.dumps(body | {"choices": [choice], "usage": usage}))
+    found, _ = run(settings(server, max_reply_bytes=size), tmp_path / "a", 1)
+    assert found == {0: "ECHO 0123456789ab"}
+    cut, _ = run(settings(server, max_reply_bytes=size - 1), tmp_path / "b", 1)
+    assert "llm.max_reply_bytes" in str(cut[0])

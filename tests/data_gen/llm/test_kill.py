@@ -71,6 +71,19 @@ def test_faults_and_kills_change_no_byte_and_repeat_no_finished_call(
     assert len(server.calls()) == before
 
 
+def test_killed_with_a_batch_under_way_and_gone_on_live_no_call_is_made_twice(tmp_path: Path, serve: Serve) -> None:
+    items = 40
+    run(serve().url, tmp_path / "whole", items)
+    server, out = serve("--batch-s", 1.5), tmp_path / "killed"
+    assert kill_at(server, items, server.url, out, items, 'transport="batch"')
+    time.sleep(1.5)
+    ledger = run(server.url, out, items)
+    assert (out / "values.jsonl").read_bytes() == (tmp_path / "whole/values.jsonl").read_bytes()
+    check_accounts(server, ledger, items)
+    assert ledger["all"]["in_flight_at_kill"] == 0
+    assert len(server.calls()) == 2 * items == len({call["digest"] for call in server.calls()})
+
+
 @pytest.mark.slow
 def test_two_thousand_items_at_20_percent_faults_killed_ten_times(tmp_path: Path, serve: Serve) -> None:
     items = 2000

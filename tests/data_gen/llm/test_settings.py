@@ -59,6 +59,7 @@ EXECUTION: dict[str, Any] = {
     "requests_per_minute": 1.0,
     "tokens_per_minute": 1.0,
     "max_retries": 1,
+    "max_reply_bytes": 9,
     "call_timeout_s": 1.0,
     "stage_timeout_s": 1.0,
     "max_tokens_name": "max_completion_tokens",
