@@ -33,11 +33,14 @@ def check_names(checkpoints: Mapping[str, Checkpoint], taken: tuple[str, ...]) -
 
 
 def folders_of(checkpoints: Mapping[str, Checkpoint]) -> tuple[Path, ...]:
-    """Their folders in the order of their names: the same for any order in a file, another if two are swapped."""
-    return tuple(checkpoints[name].folder for name in sorted(checkpoints))
+    """Folder and, if there is one, training run of each, in the order of their names.
+
+    So their digests are the same for any order in a file, and others if two folders are swapped.
+    """
+    named = (checkpoints[name] for name in sorted(checkpoints))
+    return tuple(path for checkpoint in named for path in (checkpoint.folder, checkpoint.run) if path is not None)
 
 
 def runs_of(checkpoints: Mapping[str, Checkpoint]) -> dict[str, Path]:
-    """{name: folder of the training run} of those that have one, in the order of their names."""
-    found = ((name, checkpoints[name].run) for name in sorted(checkpoints))
-    return {name: run for name, run in found if run is not None}
+    """{name: folder of the training run} of those that have one."""
+    return {name: checkpoint.run for name, checkpoint in checkpoints.items() if checkpoint.run is not None}

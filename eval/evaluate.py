@@ -72,7 +72,6 @@ class Config:
     rendered: Path | None = input_path(default=None)
     checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
     checkpoint_folders: tuple[Path, ...] = input_path(init=False)
-    checkpoint_runs: tuple[Path, ...] = input_path(init=False)
     reader_base: Path | None = input_path(default=None)
     reader_trained: Path | None = input_path(default=None)
     memorise_run: Path | None = input_path(default=None)
@@ -83,7 +82,6 @@ class Config:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "checkpoint_folders", folders_of(self.checkpoints))
-        object.__setattr__(self, "checkpoint_runs", tuple(runs_of(self.checkpoints).values()))
         _check_rows(self)
         if not self.ks or min(self.ks) < 1 or list(self.ks) != sorted(set(self.ks)) or self.depth < max(self.ks):
             raise ValueError(f"ks: wanted rising ks >= 1 and depth >= the last, found {self.ks} and {self.depth}")

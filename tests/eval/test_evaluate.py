@@ -17,10 +17,9 @@ import yaml
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.load import ConfigError, load
-from tilewright.configs.requests import identity_of, request_of
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen.records import EvalRecord, QAPair, read_jsonl, write_jsonl
-from tilewright.data_gen.tile_store import TileStore, write_store
+from tilewright.data_gen.tile_store import TileStore
 from tilewright.eval import ocr
 from tilewright.eval.checkpoints import Checkpoint
 from tilewright.eval.evaluate import STAGE, Config
@@ -28,11 +27,7 @@ from tilewright.eval.tools import MissingToolError
 from tilewright.eval.trec import read_run
 from tilewright.mining.embed_tiles import STAGE as EMBED
 from tilewright.mining.embed_tiles import Config as EmbedConfig
-from tilewright.train.compress_tiles import STAGE as COMPRESS
-from tilewright.train.compress_tiles import Config as CompressConfig
 from tilewright.train.encoder import load_encoder
-from tilewright.train.nano import NanoConfig, NanoModel
-from tilewright.train.nano_folder import write_nano
 
 ROWS = ("base", "trained", "bm25", "ocr")
 SHOWN = ("Learning check", "Embedder trained", "Reader")
@@ -313,54 +308,6 @@ def test_missing_tool_is_an_error_or_shown(world: Any, tmp_path: Path, monkeypat
     assert row["status"] == "not run" and "apt-get" in row["reason"] and manifest["counts"]["rows_not_run"] == 1
     assert metrics_of(out)["differences"] == []
     assert "not run: tesseract is not installed" in (out / "report.html").read_text()
-
-
-def test_checkpoints_are_told_apart_by_name_and_content_not_by_order_or_place(world: Any, tmp_path: Path) -> None:
-    first, second = world.paths["checkpoints"].values()
-    moved = dataclasses.replace(first, folder=tmp_path / "elsewhere")
-    shutil.copytree(first.folder, moved.folder)
-
-    def identity(**checkpoints: Any) -> str:
-        config = light(world, tmp_path / "out", checkpoints=checkpoints)
-        return identity_of(request_of(STAGE.name, STAGE.schema, config))
-
-    wanted = identity(a=first, b=second)
-    assert identity(b=second, a=first) == identity(a=moved, b=second) == wanted
-    swapped = identity(
-        a=dataclasses.replace(second, title=first.title), b=dataclasses.replace(first, title=second.title)
-    )
-    assert swapped != wanted and identity(a=first) != wanted
-
-
-def test_readers_are_given_the_tiles_as_rendered(world: Any, evaluation: Path, tmp_path: Path) -> None:
-    """Searched at half the sides, read at full size: the answers given the gold tile are those of the whole run."""
-    small = tmp_path / "small"
-    run_stage(COMPRESS, CompressConfig(out=small, compression=4.0, tiles=world.paths["tiles"]))
-    changes = {"tiles": small, "rendered": world.paths["tiles"], "rows": ("trained", "bm25"), "compare": ()}
-    run_stage(STAGE, world.config(tmp_path / "out", **changes))
-    metrics, whole = metrics_of(tmp_path / "out"), metrics_of(evaluation)
-    for name in ("reader-trained-gold-c1.jsonl", "reader-base-gold-c4.jsonl"):
-        assert (tmp_path / "out" / "records" / name).read_bytes() == (evaluation / "records" / name).read_bytes()
-    assert metrics["rows"]["trained"]["facts"]["tile_px"] == [160, 128]
-    assert whole["rows"]["trained"]["facts"]["tile_px"] == [320, 256]
-    assert metrics["costs"]["trained"] == whole["costs"]["trained"]
-    assert "a tile of 160 × 128 px at 20 visual tokens" in (tmp_path / "out" / "report.html").read_text()
-    with pytest.raises(InputError, match=r"rendered: tile .* is not in"):
-        other = tmp_path / "other" / "store"
-        write_store(other, [TileStore.open(world.paths["tiles"]).get(TileStore.open(small).tile_ids[0])])
-        run_stage(STAGE, light(world, tmp_path / "b", rendered=tmp_path / "other"))
-
-
-def test_a_row_of_nano_says_what_it_is_and_what_enlarging_costs(world: Any, tmp_path: Path) -> None:
-    """A reader that hasn't learned anything, for tiles compressed 4 times."""
-    write_nano(NanoModel(NanoConfig(dimension=64)), tmp_path / "nano", name="nano-untaught", enlarge=2.0)
-    checkpoints = {"nano": Checkpoint("nano, untaught", tmp_path / "nano")}
-    run_stage(STAGE, light(world, tmp_path / "out", rows=("nano", "bm25"), checkpoints=checkpoints))
-    facts = metrics_of(tmp_path / "out")["rows"]["nano"]["facts"]
-    assert (facts["family"], facts["enlarge"], facts["visual_tokens"]) == ("nano", 2.0, 640 * 512 // 32**2)
-    report = (tmp_path / "out" / "report.html").read_text()
-    for said in ("nano, a lexical reader", "accuracy by resolution, not by tokens", "enlarged 2 times, pixel limits"):
-        assert said in report, said
 
 
 @pytest.mark.parametrize(
