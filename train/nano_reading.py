@@ -12,51 +12,12 @@ import numpy as np
 import torch
 
 from tilewright.data_gen.characters import Characters
-from tilewright.train.nano import CELLS, PATCH_PX, NanoModel, Reading
+from tilewright.train.nano import CELLS, PATCH_PX, NanoModel
 from tilewright.train.nano_characters import BLANK, character_of, class_of
-from tilewright.train.nano_data import CELL_PX, label_cells, padded, patches_of
+from tilewright.train.nano_data import label_cells, padded, patches_of
+from tilewright.train.nano_decoding import CELL_PX, ReadPage, ReadWord, decode
 
-GAP_CELLS = 7  # a wider gap between two characters parts words, whatever the model says
 NEAR_PX = (8.0, 12.0)  # a word is found where it stands if its first character is read this close (x, y)
-
-
-@dataclass(frozen=True)
-class ReadWord:
-    """A word as it is read; ``x_px``, ``y_px``: the centre of the cell of its first character."""
-
-    text: str
-    x_px: float
-    y_px: float
-
-
-@dataclass(frozen=True)
-class ReadPage:
-    """By cell [rows, columns · CELLS]: class read, and whether a word starts there."""
-
-    classes: np.ndarray
-    starts: np.ndarray
-
-    def words(self) -> list[ReadWord]:
-        """Words row by row: a new one where the model says so, or after a wide gap."""
-        found = []
-        for row, classes in enumerate(self.classes):
-            columns = np.flatnonzero(classes != BLANK)
-            begins = [
-                place == 0 or self.starts[row, column] or column - columns[place - 1] > GAP_CELLS
-                for place, column in enumerate(columns)
-            ]
-            for part in np.split(columns, np.flatnonzero(begins)):
-                if len(part):
-                    text = "".join(character_of(int(number)) for number in classes[part])
-                    found.append(ReadWord(text, (part[0] + 0.5) * CELL_PX, (row + 0.5) * PATCH_PX))
-        return found
-
-    def text(self) -> str:
-        """The words of each row, a row a line; empty rows are left out."""
-        lines: dict[float, list[str]] = defaultdict(list)
-        for word in self.words():
-            lines[word.y_px].append(word.text)
-        return "\n".join(" ".join(words) for words in lines.values())
 
 
 @torch.no_grad()
@@ -66,20 +27,14 @@ def read_page(model: NanoModel, pixels: np.ndarray, *, bfloat16: bool = False) -
     page = patches_of(torch.from_numpy(padded(pixels, height, width).copy())[None])[0]
     with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
         reading = model.read(model.page_states([page])[0])
-    return to_page(reading)
-
-
-def to_page(reading: Reading) -> ReadPage:
-    """The likeliest class of each cell."""
-    rows = reading.starts.shape[0]
-    return ReadPage(reading.characters.argmax(-1).view(rows, -1).numpy(), (reading.starts > 0).view(rows, -1).numpy())
+    return decode(reading)
 
 
 @dataclass(frozen=True)
 class ReadingScore:
-    """Counts over pages. ``characters`` of the DOM, of which ``cells_right`` are read in the very cell and
-    ``characters_right`` in it or beside it (each reading counts once); ``read``: characters read; ``words`` of the
-    DOM, of which ``words_right`` are read equal where they stand."""
+    """Counts over pages. ``characters`` of the DOM, of which ``cells_right`` are read in the very cell, before
+    decoding, and ``characters_right`` after it, in their cell or beside it (each reading counts once); ``read``:
+    characters read; ``words`` of the DOM, of which ``words_right`` are read equal where they stand."""
 
     characters: int = 0
     cells_right: int = 0
@@ -108,7 +63,7 @@ def score_page(page: ReadPage, characters: Characters) -> ReadingScore:
     classes = np.array([class_of(int(code)) for code in characters.codes], dtype=np.int64)
     shown = classes != BLANK
     labels = label_cells(characters, 0, 0, rows, columns).characters.reshape(rows, -1)
-    cells_right = int(((labels == page.classes) & (labels != BLANK)).sum())
+    cells_right = int(((labels == page.cells) & (labels != BLANK)).sum())
     true_words = [
         ("".join(character_of(int(number)) for number in classes[part]), *characters.centres_px[part.start])
         for _, part in characters.words()
@@ -119,7 +74,7 @@ def score_page(page: ReadPage, characters: Characters) -> ReadingScore:
         characters_right=_matched(page, classes[shown], characters.centres_px[shown]),
         read=int((page.classes != BLANK).sum()),
         words=len(true_words),
-        words_right=_words_right(page.words(), true_words),
+        words_right=_words_right(page.words, true_words),
     )
 
 

@@ -24,7 +24,8 @@ from tilewright.train.nano import CELLS, PATCH_PX, NanoModel, Reading
 from tilewright.train.nano_binding import Binding
 from tilewright.train.nano_characters import TRIGRAMS, trigrams_of
 from tilewright.train.nano_data import CELL_PX, padded, patches_of, scaled, shown_at
-from tilewright.train.nano_reading import ReadingScore, score_page, to_page
+from tilewright.train.nano_decoding import decode
+from tilewright.train.nano_reading import ReadingScore, score_page
 from tilewright.train.nano_windows import cut_windows
 from tilewright.train.pixels import FACTOR_PX
 
@@ -87,7 +88,7 @@ def read_tiles(
         pixels, scale = page_pixels(store, tile_id, compression)
         page = patches_of(torch.from_numpy(pixels.copy())[None])[0]
         reading = model.read(model.page_states([page])[0])
-        score += score_page(to_page(reading), scaled(table.at(position), scale))
+        score += score_page(decode(reading), scaled(table.at(position), scale))
         owners, crops = crop_of_cells(model, *page.shape[:2])
         _add_tile(vectors, bindings, partial(_of_reading, reading), owners.flatten(), crops, position)
         if position % EVERY == EVERY - 1:

@@ -1,106 +1,133 @@
 """Words from cells, and scores of readings, by hand and by a perfect reader."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.train.test_nano_data import characters
+from torch import Tensor
 
-from tilewright.train.nano import CELLS, CLASSES, PATCH_PX, Reading
-from tilewright.train.nano_characters import BLANK, class_of
-from tilewright.train.nano_data import CELL_PX, label_cells
-from tilewright.train.nano_reading import GAP_CELLS, ReadingScore, ReadPage, score_page, to_page
+from tilewright.train.nano import CELLS, Reading
+from tilewright.train.nano_characters import BLANK, CLASSES, class_of
+from tilewright.train.nano_data import label_cells
+from tilewright.train.nano_decoding import WIDEST_CELLS, ReadPage, decode
+from tilewright.train.nano_reading import ReadingScore, score_page
 
 WORDS = st.text("abcXYZ019.,-", min_size=1, max_size=6)
+SURE = 20.0
 
 
-def page(lines: list[str], starts: str = "") -> ReadPage:
-    """A page of cells that read as ``lines``; blanks are blank cells, ``starts`` marks columns with ``^``."""
-    width = CELLS * -(-max(map(len, lines)) // CELLS)
-    classes = np.full((len(lines), width), BLANK)
-    for row, line in enumerate(lines):
-        for column, char in enumerate(line):
-            classes[row, column] = BLANK if char == " " else class_of(ord(char))
-    begins = np.zeros_like(classes, dtype=bool)
-    for column, mark in enumerate(starts):
-        begins[:, column] = mark == "^"
-    return ReadPage(classes, begins)
+def logits_of(classes: "np.ndarray[tuple[int, ...], np.dtype[np.int64]]", sureness: float = SURE) -> Tensor:
+    """Logits that name ``classes`` [...] and nothing else."""
+    wanted = torch.from_numpy(np.where(classes < 0, BLANK, classes))
+    return sureness * torch.nn.functional.one_hot(wanted, CLASSES).float()
 
 
-def test_words_begin_at_marks_and_after_wide_gaps() -> None:
-    gap = " " * GAP_CELLS
-    read = page([f"to be{gap}or"], "^  ^")
-    assert [word.text for word in read.words()] == ["to", "be", "or"]
-    assert read.text() == "to be or"
-    assert [word.text for word in page(["a b  c"]).words()] == ["abc"], "narrow gaps alone part nothing"
+def reading_of(text: str, step_px: float = 4.0) -> Reading:
+    """What a perfect reader gives for one line of ``text``, a character every ``step_px``."""
+    found = characters(text, step_px=step_px)
+    columns = 1 + int(len(text) * step_px) // 16
+    labels = label_cells(found, 0, 0, 1, columns)
+    starts = SURE * (2.0 * torch.from_numpy(labels.starts == 1).float() - 1)
+    return Reading(logits_of(labels.characters), logits_of(labels.before), logits_of(labels.after), starts)
 
 
-def test_rows_are_lines() -> None:
-    read = page(["ab", "  ", "cd"], "^")
-    assert read.text() == "ab\ncd"
-    assert [(word.x_px, word.y_px) for word in read.words()] == [(2.0, 8.0), (2.0, 40.0)]
+def with_cell(reading: Reading, column: int, character: str, before: str, after: str, sureness: float) -> Reading:
+    """``reading`` with one more cell read, without being a start."""
+    patch, cell = divmod(column, CELLS)
+    parts, heads = [], (reading.characters, reading.before, reading.after)
+    for logits, value in zip(heads, (character, before, after), strict=True):
+        changed = logits.clone()
+        changed[0, patch, cell] = 0
+        changed[0, patch, cell, BLANK if value == " " else class_of(ord(value))] = sureness
+        parts.append(changed)
+    return Reading(*parts, reading.starts)
 
 
-def perfect(text: str, rows: int = 1) -> tuple[ReadPage, ReadingScore]:
-    found = characters(text)
-    labels = label_cells(found, 0, 0, rows, 1 + len(text) // CELLS)
-    read = ReadPage(labels.characters.reshape(rows, -1), (labels.starts == 1).reshape(rows, -1))
-    return read, score_page(read, found)
+def texts(page: ReadPage) -> list[str]:
+    return [word.text for word in page.words]
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(WORDS, min_size=1, max_size=5))
 def test_a_perfect_reader_scores_all(words: list[str]) -> None:
     text = " ".join(words)
-    read, score = perfect(text)
+    page = decode(reading_of(text))
+    score = score_page(page, characters(text))
     assert score.characters == score.cells_right == score.characters_right == score.read == len(text.replace(" ", ""))
     assert score.words == score.words_right == len(words)
     assert set(score.figures().values()) == {1.0}
-    assert read.text() == text
+    assert page.text() == text and texts(page) == words
 
 
-def test_a_reader_of_nothing_scores_nothing() -> None:
-    empty = ReadPage(np.full((1, 8), BLANK), np.zeros((1, 8), dtype=bool))
-    score = score_page(empty, characters("abc de"))
+def test_a_word_ends_at_a_wide_gap_whatever_the_heads_say() -> None:
+    near, far = (decode(reading_of("ab", step_px=4.0 * cells)) for cells in (WIDEST_CELLS, WIDEST_CELLS + 1))
+    assert texts(near) == ["ab"] and texts(far) == ["a", "b"]
+
+
+def test_what_two_cells_saw_is_one_character() -> None:
+    doubled = with_cell(reading_of("cat"), 3, "t", "a", " ", SURE / 2)
+    assert texts(decode(doubled)) == ["cat"]
+    assert (decode(doubled).cells != BLANK).sum() == 4 and (decode(doubled).classes != BLANK).sum() == 3
+
+
+def test_the_surer_of_two_cells_stays() -> None:
+    doubled = with_cell(reading_of("a cat"), 5, "t", "a", " ", 2 * SURE)
+    page = decode(doubled)
+    assert texts(page) == ["a", "cat"] and page.classes[0, 5] != BLANK and page.classes[0, 4] == BLANK
+
+
+def test_real_doubles_stay_two() -> None:
+    for word in ("aa", "balloon", "Mississippi", "1100"):
+        assert texts(decode(reading_of(word))) == [word]
+
+
+def test_neighbours_outvote_a_doubtful_cell() -> None:
+    """The cell is nearly even between O and a; both neighbours name an a."""
+    doubtful = with_cell(reading_of("cat"), 1, "O", "c", "t", 2.0)
+    doubtful.characters[0, 0, 1, class_of(ord("a"))] = 1.9
+    assert texts(decode(doubtful)) == ["cat"]
+
+
+def test_rows_are_lines() -> None:
+    one, two = reading_of("ab"), reading_of("cd")
+    empty = Reading(*(logits_of(np.full((1, 1, CELLS), BLANK)) for _ in range(3)), torch.full((1, 1, CELLS), -SURE))
+    rows = [torch.cat(parts) for parts in zip(*(vars(part).values() for part in (one, empty, two)), strict=True)]
+    page = decode(Reading(*rows))
+    assert page.text() == "ab\ncd"
+    assert [(word.x_px, word.y_px) for word in page.words] == [(2.0, 8.0), (2.0, 40.0)]
+
+
+def test_a_blank_page_has_no_words() -> None:
+    page = decode(Reading(*(logits_of(np.full((2, 3, CELLS), BLANK)) for _ in range(3)), torch.zeros(2, 3, CELLS)))
+    assert page.words == () and page.text() == "" and (page.classes == BLANK).all()
+    score = score_page(page, characters("abc de"))
     assert (score.characters, score.words, score.read) == (5, 2, 0)
     assert set(score.figures().values()) == {0.0}
 
 
 def test_what_is_made_up_costs_precision() -> None:
-    score = score_page(page(["abcdxx"], "^"), characters("abcd"))
+    score = score_page(decode(reading_of("abcdxx")), characters("abcd"))
     assert score.characters_right == 4 and score.read == 6
     assert score.figures()["character_precision"] == pytest.approx(4 / 6)
     assert score.words_right == 0, "abcdxx isn't abcd"
 
 
 def test_a_neighbouring_cell_counts_once() -> None:
-    shifted = page([" abcd"], " ^")
-    score = score_page(shifted, characters("abcd"))
+    score = score_page(decode(reading_of(" abcd")), characters("abcd"))
     assert (score.cells_right, score.characters_right, score.words_right) == (0, 4, 1)
-    doubled = score_page(page(["a"], "^"), characters("aa"))
+    doubled = score_page(decode(reading_of("a")), characters("aa"))
     assert doubled.characters_right == 1, "one reading can't be two characters"
 
 
 def test_words_must_stand_where_they_are_read() -> None:
-    far = page(["    " * 5 + "ab"], " " * 20 + "^")
-    assert score_page(far, characters("ab")).words_right == 0
+    shown = characters("ab" + " " * 30 + "c")
+    assert score_page(decode(reading_of(" " * 20 + "ab" + " " * 10)), shown).words_right == 0
+    assert score_page(decode(reading_of(" ab" + " " * 30)), shown).words_right == 1
 
 
 def test_scores_add_up() -> None:
-    one, other = perfect("ab c")[1], perfect("def")[1]
+    one, other = (score_page(decode(reading_of(text)), characters(text)) for text in ("ab c", "def"))
     both = one + other
-    assert both.characters == one.characters + other.characters and both.words == 3
-
-
-def test_cells_take_the_likeliest_class() -> None:
-    logits = torch.zeros(1, 2, CELLS, CLASSES)
-    for column, cell in product(range(2), range(CELLS)):
-        logits[0, column, cell, column * CELLS + cell] = 1.0
-    starts = torch.tensor([[[1.0, -1.0, -1.0, -1.0], [-1.0, -1.0, -1.0, 2.0]]])
-    read = to_page(Reading(logits, logits, logits, starts))
-    assert read.classes.tolist() == [list(range(8))]
-    assert read.starts.tolist() == [[True, *[False] * 6, True]]
-    assert CELL_PX * CELLS == PATCH_PX
+    assert both == ReadingScore(6, 6, 6, 6, 3, 3)
