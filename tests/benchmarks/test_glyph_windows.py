@@ -142,7 +142,7 @@ def test_labels_are_those_of_label_cells(parts: Any, atlas: Any) -> None:
     dice = parts.text.Dice(torch.device("cpu"), 3)
     words = parts.text.make_tokens(ReadingWords((), ()), 500, parts.atlas.ASCII, 1)
     bank = parts.text.make_bank(words, parts.atlas.ASCII, torch.device("cpu"))
-    rows, columns, windows = 10, 20, 5
+    rows, columns, windows = 10, 20, 16
     layout = parts.layout.draw_layout(dice, atlas, windows, 16 * rows + 40, 16 * columns)
     text = bank.lines(dice, len(layout.lines.windows), 100)
     away = 100.0  # so that no character of a word is left out that begins or ends beyond the sides
