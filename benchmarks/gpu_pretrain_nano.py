@@ -20,165 +20,39 @@ Trigram weights of queries are inverse document frequencies in made-up documents
 """
 
 import argparse
+import dataclasses
 import json
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from gpu_pretrain_parts.atlas import ASCII, BEYOND_ASCII, FAMILIES, Atlas, Family, find_families, make_atlas
-from gpu_pretrain_parts.composition import compose
-from gpu_pretrain_parts.text import Dice, TextBank, make_bank, make_tokens, split_words
-from torch import nn
+from gpu_pretrain_parts.atlas import ASCII, BEYOND_ASCII, FAMILIES, Family, find_families, make_atlas
+from gpu_pretrain_parts.text import Dice, make_bank, make_tokens, split_words
+from gpu_pretrain_parts.training import Phase, Scale, Source, Training, now
 
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.characters import CharacterTable
 from tilewright.data_gen.reading_words import ReadingWords, read_word_lists
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.train.nano import VISION, NanoConfig, NanoModel
-from tilewright.train.nano_characters import BLANK, inverse_document_frequency
-from tilewright.train.nano_data import WindowBatch, patches_of
+from tilewright.train.nano_characters import inverse_document_frequency
 from tilewright.train.nano_folder import write_nano
 from tilewright.train.nano_scores import score_store
-from tilewright.train.pretrain_nano import BETAS, reading_loss
 from tilewright.train.pretrained import load_pretrained, read_config
-from tilewright.train.schedule import rate_share
 
 ALPHABET = ASCII + BEYOND_ASCII
-PARTS = 10_000  # of a phase: where in its schedule it stands
 RESERVE_S = 15.0  # of the minutes, to measure and to write
 COMPRESSIONS = (1.0, 4.0)
 DOCUMENT_TOKENS = 250
-
-
-@dataclass(frozen=True)
-class Phase:
-    """As pretrain_nano's, but ``share`` of the time; ``warmup`` in PARTS."""
-
-    name: str
-    share: float
-    learning_rate: float
-    warmup: int
-    compressions: tuple[float, ...]
-
-
 PHASES = (
     Phase("nano-full", 0.5, 2e-3, 300, (1.0,)),
     Phase("nano", 0.5, 1.5e-3, 200, (1.0, 1.0, 1.0, 2.0, 4.0, 4.0)),
 )
-
-
-@dataclass(frozen=True)
-class Scale:
-    """How much of everything."""
-
-    sizes_px: tuple[int, ...]
-    families: int
-    tokens: int
-    documents: int
-    windows: int
-    rows: int
-    columns: int
-    held_out_batches: int
-    vision: dict[str, int]
-
-
 _QUICK_VISION = {"depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 1, "out_hidden_size": 64}
 FULL = Scale(tuple(range(11, 31)), len(FAMILIES), 200_000, 2_000, 192, 18, 30, 8, {})
 QUICK = Scale((12, 15, 20), 1, 2_000, 4, 6, 6, 16, 1, _QUICK_VISION)
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where windows come from: chance, letters, words."""
-
-    dice: Dice
-    atlas: Atlas
-    bank: TextBank
-    scale: Scale
-
-    def batch(self, compressions: tuple[float, ...]) -> WindowBatch:
-        """A batch of windows on the device."""
-        scale = self.scale
-        return compose(
-            self.dice,
-            self.atlas,
-            self.bank,
-            scale.windows,
-            rows=scale.rows,
-            columns=scale.columns,
-            compressions=compressions,
-        )
-
-
-class Training:
-    """A model and what updates it."""
-
-    def __init__(self, model: NanoModel, device: torch.device) -> None:
-        self.model, self.device = model, device
-        matrices = [weight for weight in model.parameters() if weight.dim() >= 2]
-        vectors = [weight for weight in model.parameters() if weight.dim() < 2]
-        groups: list[dict[str, Any]] = [
-            {"params": matrices, "weight_decay": 0.02},
-            {"params": vectors, "weight_decay": 0.0},
-        ]
-        self.optimizer = torch.optim.AdamW(groups, lr=0.0, betas=BETAS, fused=True)
-
-    def phase(self, phase: Phase, source: Source, done: Callable[[int], float]) -> dict[str, Any]:
-        """Updates until ``done(steps so far)`` is 1; figures of the phase."""
-        self.model.train()
-        started, steps, losses, accuracies = now(self.device), 0, [], []
-        while (share := done(steps)) < 1:
-            rate = phase.learning_rate * rate_share(int(share * PARTS), PARTS, phase.warmup)
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate
-            loss, accuracy = self._loss(source.batch(phase.compressions))
-            loss.backward()
-            nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-            self.optimizer.step()
-            self.optimizer.zero_grad(set_to_none=True)
-            losses.append(loss.detach())
-            accuracies.append(accuracy)
-            steps += 1
-        seconds = now(self.device) - started
-        assert torch.isfinite(torch.stack(losses)).all(), f"{phase.name}: the loss isn't finite: lower its rate"
-        return {
-            "steps": steps,
-            "seconds": round(seconds, 1),
-            "windows_per_s": round(steps * source.scale.windows / seconds, 1),
-            "loss": round(float(torch.stack(losses[-20:]).mean()), 4),
-            "train_accuracy": round(float(np.mean(accuracies[-20:])), 4),
-        }
-
-    def _loss(self, batch: WindowBatch) -> tuple[torch.Tensor, float]:
-        with torch.autocast(self.device.type, torch.bfloat16):
-            reading = self.model.read(self.model.states(patches_of(batch.pixels)))
-        with self.device:  # where the loss makes its class weights
-            return reading_loss(reading, batch)
-
-    @torch.no_grad()
-    def accuracy(self, source: Source, compression: float) -> float:
-        """Share of the characters of held-out windows that are read in their cell."""
-        self.model.eval()
-        right = count = 0
-        for _ in range(source.scale.held_out_batches):
-            batch = source.batch((compression,))
-            with torch.autocast(self.device.type, torch.bfloat16):
-                read = self.model.read(self.model.states(patches_of(batch.pixels))).characters.argmax(-1)
-            there = batch.characters != BLANK
-            right += int((read == batch.characters)[there].sum())
-            count += int(there.sum())
-        return round(right / max(1, count), 4)
-
-
-def now(device: torch.device) -> float:
-    """The time, all work on ``device`` being done."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
 
 
 def composing_speed(source: Source, device: torch.device, batches: int) -> float:
@@ -238,7 +112,7 @@ def pretrain(options: argparse.Namespace, scale: Scale, families: list[Family], 
         "composed_windows_per_s": composing_speed(source, device, 1 if options.quick else 20),
         "parameters": sum(weight.numel() for weight in model.parameters()),
     }
-    training = Training(model.to(device), device)
+    training = Training(model.to(device), device, options.seed)
     begun, end = time.perf_counter(), started + 60 * options.minutes - RESERVE_S
     if options.steps is None and end <= begun:
         raise InputError(
@@ -267,6 +141,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--steps", type=int)
+    parser.add_argument("--windows", type=int, help="of a batch")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--fonts", type=Path, default=Path("/usr/share/fonts"))
@@ -275,6 +150,8 @@ def main() -> None:
     parser.add_argument("--held-out-tiles", type=int, default=48)
     options = parser.parse_args()
     started, scale = time.perf_counter(), QUICK if options.quick else FULL
+    if options.windows is not None:
+        scale = dataclasses.replace(scale, windows=options.windows)
     families = find_families(options.fonts, FAMILIES, ALPHABET)[: scale.families]
     found = pretrain(options, scale, families, started)
     found["seconds"] = round(time.perf_counter() - started, 1)
