@@ -81,19 +81,20 @@ def set_line(parts: Any, atlas: Any, text: str, line: Any, width: int = 480) -> 
     return parts.composition.place(dice, atlas, line, glyphs, width)
 
 
-def test_a_glyph_has_its_ink_and_its_label_in_its_cell(parts: Any, atlas: Any) -> None:
-    """An H of 20 px, 12 px wide, from x = 100: ink only there, from the height of capitals to the baseline."""
-    placed = set_line(parts, atlas, "H", line_of(parts, MONO, 20, left=100, baseline=60))
+@pytest.mark.parametrize(("baseline", "patch"), [(69, 3), (71, 4)])
+def test_a_glyph_has_its_ink_and_its_label_in_its_cell(parts: Any, atlas: Any, baseline: int, patch: int) -> None:
+    """An H of 20 px, 12 px wide, from x = 100: ink only there, from the height of capitals to the baseline. Its box
+    is 17 px above and 6 below the baseline, its centre so at 63.5 or 65.5 px: just above and below a patch's edge."""
+    placed = set_line(parts, atlas, "H", line_of(parts, MONO, 20, left=100, baseline=baseline))
     ink = parts.composition.coverage(placed, atlas, 1, 96, 192)[0, 0].numpy()
     rows, columns = np.nonzero(ink)
     assert columns.min() >= 100 and columns.max() < 112 and columns.max() - columns.min() >= 8
-    assert rows.max() == 59 and 60 - rows.min() == pytest.approx(0.66 * 20, abs=1.5)
+    assert rows.max() == baseline - 1 and baseline - rows.min() == pytest.approx(0.66 * 20, abs=1.5)
     characters, before, after, starts = (
         part[0].numpy() for part in parts.composition.label(placed, atlas, 1, rows=6, columns=12)
     )
     ((row, column, cell),) = np.argwhere(characters != BLANK)
-    # centre of the box: x = 106; y = 60 - 17 + (17 + 6) / 2
-    assert (row, column * 4 + cell) == (54 // 16, 106 // 4)
+    assert (row, column * 4 + cell) == (patch, 106 // 4)
     assert characters[row, column, cell] == class_of(ord("H"))
     assert before[row, column, cell] == after[row, column, cell] == BLANK and starts[row, column, cell] == 1
     assert (before == IGNORED).sum() == before.size - 1 and (starts == IGNORED).sum() == starts.size - 1
