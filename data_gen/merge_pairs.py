@@ -1,10 +1,11 @@
 """The parts of a sharded stage (``shard: i/n``) -> the files that one run would have written.
 
-Of make_queries, self_contained, answerable and natural: each is a folder with pairs.jsonl and outcomes.jsonl.
+Of make_queries, self_contained, answerable and natural, folders with pairs.jsonl and outcomes.jsonl, and of text_pairs.
 """
 
+import heapq
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ from typing import Any
 from tilewright.configs.errors import InputError
 from tilewright.configs.requests import differences
 from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main, read_manifest
-from tilewright.data_gen import make_queries
+from tilewright.data_gen import make_queries, text_pairs
 from tilewright.data_gen.pair_files import read_pair_file
 from tilewright.data_gen.pair_outcomes import KEPT, OUTCOMES, PAIRS, Outcome, read_outcomes, write_outcomes
-from tilewright.data_gen.records import QAPair, read_jsonl, write_jsonl
+from tilewright.data_gen.parts import in_part, part_of
+from tilewright.data_gen.records import QAPair, TextPair, iterate_jsonl, read_jsonl, write_jsonl
 
-STAGES = ("make_queries", "self_contained", "answerable", "natural")
+TEXT = "text_pairs"
+STAGES = ("make_queries", "self_contained", "answerable", "natural", TEXT)
 
 
 @dataclass(frozen=True)
@@ -29,12 +32,17 @@ class Config:
 
 
 def merge_pairs(config: Config, inputs: Inputs, out: Path) -> Counts:
-    """Write pairs.jsonl and outcomes.jsonl. Raises InputError unless the parts are those of one request."""
+    """Write pairs.jsonl and outcomes.jsonl, or text_pairs.jsonl.
+
+    Raises InputError unless the parts are those of one request, and if text pairs are wanted and no part has one.
+    """
     parts: Sequence[Path] = config.parts
     manifests = [_manifest(part) for part in parts]
     _check(parts, manifests)
-    pairs = [pair for part in parts for pair in read_pair_file(part / PAIRS)]
     counts = [manifest["counts"] for manifest in manifests]
+    if manifests[0]["request"]["stage"] == TEXT:
+        return _merge_text(parts, manifests, out)
+    pairs = [pair for part in parts for pair in read_pair_file(part / PAIRS)]
     if manifests[0]["request"]["stage"] == "make_queries":
         merged = _merge_queries(parts, pairs, counts[0]["annotator"], out)
     else:
@@ -90,6 +98,44 @@ def _merge_queries(parts: Sequence[Path], pairs: Sequence[QAPair], annotator: st
     write_jsonl(out / PAIRS, ordered)
     write_jsonl(out / OUTCOMES, outcomes)
     return make_queries.counts_of(outcomes, ordered, annotator)
+
+
+def _merge_text(parts: Sequence[Path], manifests: Sequence[dict[str, Any]], out: Path) -> Counts:
+    """The parts' pairs in the order of pages, each query once."""
+    sums = Counter(dict.fromkeys((f"dropped_{reason}" for reason in text_pairs.DROPS), 0))
+    for manifest in manifests:
+        counts = manifest["counts"]
+        summed = [name for name in counts if name.startswith("dropped_") or name in ("tiles", "pages")]
+        sums.update({name: counts[name] for name in summed})
+    drops: Counter[str] = Counter()
+    streams = [_part_pairs(part, manifest) for part, manifest in zip(parts, manifests, strict=True)]
+    ordered = heapq.merge(*streams, key=lambda pair: pair.page_id)
+    methods = manifests[0]["request"]["config"]["methods"]
+    found = text_pairs.write_pairs(out, text_pairs.unrepeated(ordered, drops), methods)
+    if not found["pairs"]:
+        raise InputError(f"{[str(part) for part in parts]}: wanted at least one text pair in the parts, found none")
+    sums.update({f"dropped_{reason}": number for reason, number in drops.items()})
+    return {**sums, **found}
+
+
+def _part_pairs(part: Path, manifest: Mapping[str, Any]) -> Iterator[TextPair]:
+    """A part's text pairs. Raises InputError unless they are its own, in the order of pages, as many as it counted."""
+    path, shard = part / text_pairs.PAIRS, manifest["request"]["config"]["shard"]
+    number, page = 0, ""
+    for number, pair in enumerate(iterate_jsonl(path, TextPair), start=1):
+        if pair.page_id < page or not _is_in(pair.page_id, shard):
+            raise InputError(f"{path}:{number}: wanted pages of shard {shard} in their order, found {pair.page_id!r}")
+        page = pair.page_id
+        yield pair
+    if number != manifest["counts"]["pairs"]:
+        raise InputError(f"{path}: wanted the {manifest['counts']['pairs']} pairs of its manifest, found {number}")
+
+
+def _is_in(page_id: str, shard: str) -> bool:
+    try:
+        return in_part(page_id, part_of(shard))
+    except ValueError:  # no page_id at all
+        return False
 
 
 def _added(values: Sequence[Any]) -> Any:

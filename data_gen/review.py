@@ -5,7 +5,6 @@ The marks are downloaded as JSONL; ``tilewright precision`` makes a share with a
 
 import hashlib
 import json
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,19 +14,18 @@ from typing import Any, Protocol, TypeVar
 from PIL import Image
 
 from tilewright.configs.errors import InputError
-from tilewright.configs.partial import write_atomically
-from tilewright.data_gen.html_page import document, link, text, webp_url
+from tilewright.data_gen.html_page import text, webp_url
 from tilewright.data_gen.pair_files import check_tiles
 from tilewright.data_gen.pair_outcomes import ERROR, KEPT, PAIRS, Outcome
 from tilewright.data_gen.records import QAPair, Tile
+from tilewright.data_gen.review_page import REVIEW, Article, address, cut, value, write_page
 from tilewright.data_gen.span_boxes import Box, highlight
 from tilewright.data_gen.tile_store import TileStore
 
-REVIEW = "review.html"
+GUIDE = "Good: the question is clear without the page, its answer is right, and this tile shows it."
 PICTURES_BYTES = 13_500_000  # of all pictures together, as data URLs: with the texts, 100 pairs stay below 15 MB
 MIN_PICTURE_BYTES = 20_000  # of one picture: beyond some 700 pairs the page grows rather than become unreadable
 MAX_SIDE_PX = 4096
-LONGEST_TEXT = 4000  # characters of one value
 # (scale, WebP quality), tried in this order until a picture is small enough; the last is taken as it comes
 _LEVELS = ((1.0, 75), (1.0, 50), (1.0, 30), (0.75, 40), (0.5, 40), (0.35, 30), (0.2, 30))
 _MARGIN_PX = 2.0  # between a word's box and its frame
@@ -162,17 +160,8 @@ def write_review(path: Path, items: Sequence[ReviewItem], store: TileStore, *, t
     picture_bytes = max(MIN_PICTURE_BYTES, PICTURES_BYTES // max(1, len(items)))
     distinct = {tile.tile_id: tile for tile in tiles}
     pictures = {tile_id: _picture(store, tile, picture_bytes) for tile_id, tile in distinct.items()}
-    articles = [
-        _article(number, item, tile, pictures[tile.tile_id])
-        for number, (item, tile) in enumerate(zip(items, tiles, strict=True), start=1)
-    ]
-    body = _BODY.format(
-        title=text(title),
-        sample=_digest(items, tiles),
-        name=re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60] or "review",
-        articles="\n".join(articles) or "<p>The sample is empty.</p>",
-    )
-    write_atomically(path, document(f"Review: {title}", body, name="review", script=True))
+    articles = [_article(item, tile, pictures[tile.tile_id]) for item, tile in zip(items, tiles, strict=True)]
+    write_page(path, articles, title=title, guide=GUIDE, sample=_digest(items, tiles))
 
 
 def _digest(items: Sequence[ReviewItem], tiles: Sequence[Tile]) -> str:
@@ -182,31 +171,32 @@ def _digest(items: Sequence[ReviewItem], tiles: Sequence[Tile]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _article(number: int, item: ReviewItem, tile: Tile, picture: str) -> str:
+def _article(item: ReviewItem, tile: Tile, picture: str) -> Article:
     pair = item.pair
-    names = json.dumps({"query_id": pair.query_id, "page_id": pair.page_id, "outcome": item.outcome})
     found = highlight(tile, pair.source_span, pair.answer)
     boxes = _rectangles("span", found.span) + _rectangles("answer", found.answer)
     size = f'viewBox="0 0 {tile.width_px} {tile.height_px}"'
     facts = [
-        ("Also right", _value("; ".join(pair.aliases) or "no other form")),
-        ("Source span", _value(pair.source_span or "none given")),
+        ("Also right", value("; ".join(pair.aliases) or "no other form")),
+        ("Source span", value(pair.source_span or "none given")),
         ("", f'<span class="places">{text(_places(tile, pair, found.places, found.found))}</span>'),
-        ("Kind", _value(pair.source_type)),
-        ("Subject", _value(pair.subject)),
-        ("Page", _value(tile.title)),
-        ("Address", f'<span dir="auto">{link(tile.url, _cut(tile.url))}</span>'),
+        ("Kind", value(pair.source_type)),
+        ("Subject", value(pair.subject)),
+        ("Page", value(tile.title)),
+        ("Address", address(tile.url)),
         ("Tile", f"<code>{text(tile.tile_id)}</code>"),
-        ("Asked by", _value(pair.annotator)),
+        ("Asked by", value(pair.annotator)),
     ]
-    decided = [("Outcome", _value(item.outcome)), *((name, _value(said)) for name, said in item.verdicts.items())]
-    return (
-        f'<article id="pair-{number}" aria-labelledby="query-{number}" data-pair="{text(names)}">\n'
-        f'<div class="tile">{picture}<svg {size} preserveAspectRatio="none" aria-hidden="true">{boxes}</svg></div>\n'
-        f'<div class="facts"><h2 id="query-{number}" dir="auto">{text(_cut(pair.query))}</h2>\n'
-        f'<p class="answer" dir="auto">{text(_cut(pair.answer))}</p>\n{_list(facts)}\n'
-        f'<details class="decided"><summary>What the filter decided</summary>{_list(decided)}</details></div>\n'
-        "</article>"
+    decided = [("Outcome", value(item.outcome)), *((name, value(said)) for name, said in item.verdicts.items())]
+    svg = f'<svg {size} preserveAspectRatio="none" aria-hidden="true">{boxes}</svg>'
+    return Article(
+        {"query_id": pair.query_id, "page_id": pair.page_id, "outcome": item.outcome},
+        f'<div class="tile">{picture}{svg}</div>',
+        pair.query,
+        f'<p class="answer" dir="auto">{text(cut(pair.answer))}</p>\n',
+        facts,
+        decided,
+        "What was decided",
     )
 
 
@@ -249,49 +239,3 @@ def _places(tile: Tile, pair: QAPair, shown: int, found: int) -> str:
     if shown == 1:
         return "framed in the picture" + (f"; of {found} places the one with the answer" if found > 1 else "")
     return f"{shown} of {found} places framed: each has the answer" if shown < found else f"stands in {found} places"
-
-
-def _list(facts: Sequence[tuple[str, str]]) -> str:
-    """A description list of (name, markup)."""
-    rows = "".join(f"<dt>{text(_cut(name))}</dt><dd>{value}</dd>" for name, value in facts)
-    return f"<dl>{rows}</dl>"
-
-
-def _value(value: str) -> str:
-    return f'<span dir="auto">{text(_cut(value))}</span>'
-
-
-def _cut(value: str) -> str:
-    """``value``, or its beginning if it is very long."""
-    return value if len(value) <= LONGEST_TEXT else f"{value[:LONGEST_TEXT]} … ({len(value)} characters)"
-
-
-_BODY = """<header>
-<h1 dir="auto">Review: {title}</h1>
-<p class="guide">Good: the question is clear without the page, its answer is right, and this tile shows it.</p>
-<nav aria-label="Pairs" hidden>
-<button id="previous" aria-keyshortcuts="ArrowLeft k">Previous <kbd>k</kbd></button>
-<span id="position"></span>
-<button id="next" aria-keyshortcuts="ArrowRight j">Next <kbd>j</kbd></button>
-<button id="unmarked" aria-keyshortcuts="f">First unmarked <kbd>f</kbd></button>
-<button id="reveal" aria-pressed="false" aria-keyshortcuts="v">Verdicts <kbd>v</kbd></button>
-<span class="files"><button id="save" aria-keyshortcuts="s">Save marks <kbd>s</kbd></button>
-<button id="load" aria-keyshortcuts="o">Load <kbd>o</kbd></button>
-<input id="file" type="file" accept=".jsonl" aria-label="A file of marks" hidden></span>
-</nav>
-<div id="strip" aria-hidden="true"></div>
-<noscript><p>Marking needs JavaScript; without it, all pairs are shown.</p></noscript>
-</header>
-<main data-sample="{sample}" data-name="{name}">
-{articles}
-</main>
-<footer hidden>
-<div class="marks" role="group" aria-label="Mark of this pair">
-<button id="good" aria-pressed="false" aria-keyshortcuts="g 1">Good <kbd>g</kbd></button>
-<button id="bad" aria-pressed="false" aria-keyshortcuts="b 2">Bad <kbd>b</kbd></button>
-<button id="unsure" aria-pressed="false" aria-keyshortcuts="u 3">Unsure <kbd>u</kbd></button>
-<button id="undo" aria-keyshortcuts="z">Undo <kbd>z</kbd></button>
-</div>
-<label>Note <kbd>n</kbd> <textarea id="note" rows="1" maxlength="2000"></textarea></label>
-<p class="tally"><span id="tally"></span> <span id="said" role="status"></span></p>
-</footer>"""

@@ -17,11 +17,14 @@ from tilewright.data_gen.decontamination import (
 )
 from tilewright.data_gen.gated_tiles import read_pages
 from tilewright.data_gen.grounded.terms import key_terms
-from tilewright.data_gen.pair_outcomes import read_input_pairs
+from tilewright.data_gen.pair_outcomes import KEPT, read_input_pairs
 from tilewright.data_gen.records import QAPair, write_jsonl
+from tilewright.data_gen.review import ReviewItem, sample, store_to_review, write_review
+from tilewright.data_gen.review_page import REVIEW
 from tilewright.data_gen.set_similarity import SimilarSets
 from tilewright.data_gen.shingles import split_unspaced
 from tilewright.data_gen.splits import SPLITS, check_shares, split_of, stratified
+from tilewright.data_gen.tile_store import TileStore
 
 GOLD = "evaluation"  # the list, in pages.json, of pages that no split may use
 
@@ -41,6 +44,8 @@ class Config:
     ``url`` or ``urls``). Gold pages are in no split and lose their pairs; so does each question whose runs of
     ``shingle_words`` words overlap those of an evaluation question (Jaccard) by at least
     ``max_evaluation_similarity``: at 0.6 a question of ten words may differ in one. All are in decontamination.jsonl.
+
+    ``review_pairs``: so many of the kept pairs, drawn by ``seed`` from all splits, are shown in review.html.
     """
 
     out: Path
@@ -53,10 +58,12 @@ class Config:
     evaluation_sets: tuple[Path, ...] = input_path(default=())
     shingle_words: int = 2
     max_evaluation_similarity: float = 0.6
+    review_pairs: int = 0
 
     def __post_init__(self) -> None:
         check_shares(self.shares)
         check_bounds(self, 1, None, "shingle_words")
+        check_bounds(self, 0, None, "review_pairs")
         for name in ("max_similarity", "max_evaluation_similarity"):
             if not 0 < getattr(self, name) <= 1:
                 raise ValueError(f"{name}: wanted above 0 and at most 1, found {getattr(self, name)}")
@@ -66,9 +73,10 @@ def split_pairs(config: Config, inputs: Inputs, out: Path) -> Counts:
     """Write one JSONL a split, and ``pages.json``: {split: [page_id, ...]} of all pages, also those without pairs.
 
     With evaluation sets also ``decontamination.jsonl``; pages.json then lists their gold pages under ``evaluation``.
-    Raises InputError if ``pairs`` has none.
+    Raises InputError if ``pairs`` has none, and if pairs to be reviewed are of tiles that ``tiles`` lacks.
     """
     pairs = read_input_pairs(inputs["pairs"], "filter_pairs")
+    store = store_to_review(inputs, pairs, config.review_pairs)
     sets = read_evaluation_sets(config.evaluation_sets)
     urls = {page: found.url for page, found in read_pages(inputs["tiles"]).items()}
     pages = sorted(urls.keys() | {pair.page_id for pair in pairs})
@@ -80,6 +88,8 @@ def split_pairs(config: Config, inputs: Inputs, out: Path) -> Counts:
     for name, chosen in by_split.items():
         write_jsonl(out / f"{name}.jsonl", chosen)
     (out / "pages.json").write_text(json.dumps(listed, indent=1) + "\n", encoding="utf-8")
+    if store is not None:
+        _write_review(out, by_split, store, config)
     return {
         **{name: len(chosen) for name, chosen in by_split.items()},
         **drops,
@@ -87,6 +97,11 @@ def split_pairs(config: Config, inputs: Inputs, out: Path) -> Counts:
         "pages": _page_counts(listed, by_split),
         "by_type": {name: _by_type(chosen) for name, chosen in by_split.items()},
     }
+
+
+def _write_review(out: Path, by_split: Mapping[str, Sequence[QAPair]], store: TileStore, config: Config) -> None:
+    items = [ReviewItem(pair, KEPT, {"split": name}) for name, pairs in by_split.items() for pair in pairs]
+    write_review(out / REVIEW, sample(items, config.review_pairs, config.seed), store, title="split_pairs")
 
 
 def _listed(config: Config, pairs: Sequence[QAPair], pages: Sequence[str], gold: set[str]) -> dict[str, list[str]]:

@@ -1,4 +1,8 @@
-"""page text -> query/passage pairs for the text warm-up of an embedder, offline or by a language model."""
+"""page text -> query/passage pairs for the text warm-up of an embedder, offline or by a language model.
+
+Pairs stand in the order of pages. Those of all parts (``shard: i/n``) in that order, each query once, are those of one
+run: merge_pairs puts them together.
+"""
 
 import hashlib
 from collections import Counter
@@ -13,8 +17,10 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_path, main
 from tilewright.data_gen.grounded.choice import digest_number
 from tilewright.data_gen.llm import LlmSettings
+from tilewright.data_gen.parts import in_part, part_of
 from tilewright.data_gen.passages import Passage, PassageSettings, passages_of
 from tilewright.data_gen.records import TextPair, Tile, write_jsonl
+from tilewright.data_gen.review_text import write_text_review
 from tilewright.data_gen.shingles import tokens
 from tilewright.data_gen.splits import pages_of_split
 from tilewright.data_gen.text_questions import Asked, QuestionSettings, ask_about, passage_key
@@ -22,7 +28,9 @@ from tilewright.data_gen.tile_store import TileStore
 
 Method = Literal["heading", "inverse_cloze", "questions"]
 QUESTIONS: Method = "questions"
-PAIR_DROPS = ("no_heading", "no_sentence", "passage_too_short", "repeated_query")
+PAIRS = "text_pairs.jsonl"
+REPEATED = "repeated_query"
+DROPS = ("no_heading", "no_sentence", "passage_too_short", REPEATED, "short_passage", "duplicate_passage", "fragment")
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,10 @@ class Config:
     itself in 1 - ``removal_probability`` of the pairs, so that matching words count too; Lee et al. 2019).
     ``min_query_words`` and ``max_query_words`` are of such a sentence. ``questions``: ``llm`` is asked for questions
     about each passage as ``questions`` says; more than ``max_error_share`` of failed passages stop the stage.
+
+    ``shard``: "i/n" makes the pairs of one of n parts of the pages; each part reads the text of all of them, since of
+    passages with the same words one counts in the whole corpus. ``review_pairs``: so many pairs, drawn by ``seed``, are
+    shown in review.html.
     """
 
     out: Path
@@ -49,6 +61,8 @@ class Config:
     split: Literal["train", "validation", "test"] = "train"
     llm: LlmSettings | None = None
     questions: QuestionSettings | None = None
+    shard: str | None = None
+    review_pairs: int = 0
     max_error_share: float = execution(default=0.01)
 
     def __post_init__(self) -> None:
@@ -59,75 +73,119 @@ class Config:
         check_bounds(self, 1, None, "min_query_words")
         check_bounds(self, self.min_query_words, None, "max_query_words")
         check_bounds(self, 0, 1, "removal_probability", "max_error_share")
+        check_bounds(self, 0, None, "review_pairs")
+        part_of(self.shard)
 
 
 def text_pairs(config: Config, inputs: Inputs, out: Path) -> Counts:
     """Write ``text_pairs.jsonl`` in the order of pages, their passages and ``methods``.
 
-    Raises InputError if there is no pair.
+    Raises InputError if there is no pair (of a part: that may be).
     """
-    store = TileStore.open(inputs["tiles"])
-    wanted = pages_of_split(inputs["pages"], config.split) if "pages" in inputs else None
-    drops = Counter(dict.fromkeys((*PAIR_DROPS, "short_passage", "duplicate_passage", "fragment"), 0))
-    counts: Counter[str] = Counter()
-    by_method: Counter[str] = Counter(dict.fromkeys(config.methods, 0))
-    pages: set[str] = set()
+    corpus = Corpus(TileStore.open(inputs["tiles"]), config, inputs.get("pages"))
+    drops = Counter(dict.fromkeys(DROPS, 0))
     asked: dict[str, Asked] = {}
     if config.llm is not None:
-        tiles = (tile for tile in store.iterate_light() if wanted is None or tile.page_id in wanted)
-        passages = list(passages_of(tiles, config.passages, Counter()))
         settings = config.questions or QuestionSettings()
-        asked = ask_about(passages, settings, config.llm, out, config.max_error_share)
+        asked = ask_about(list(corpus.passages(Counter())), settings, config.llm, out, config.max_error_share)
+    found = write_pairs(out, pairs_of(corpus.passages(drops), config, drops, asked), config.methods)
+    if not found["pairs"] and corpus.part == (0, 1):
+        why = ", ".join(f"{name}: {n}" for name, n in sorted(drops.items()) if n) or "no text"
+        raise InputError(
+            f"{inputs['tiles']}: {corpus.tiles} tiles of {corpus.pages} pages gave no text pair ({why}); wanted"
+            " at least one: lower `min_words`, or render pages with more text"
+        )
+    if corpus.heads is not None:
+        write_text_review(out, out / PAIRS, corpus.heads, number=config.review_pairs, seed=config.seed)
+    dropped = {f"dropped_{reason}": number for reason, number in sorted(drops.items())}
+    return {"tiles": corpus.tiles, "pages": corpus.pages, **found, **dropped}
+
+
+class Corpus:
+    """The pages of a split and the part of them that a run is about: as ``passages`` last went through them, their
+    number, that of their tiles, and, if any are to be reviewed, ``heads``: {page_id: (title, URL)}.
+    """
+
+    def __init__(self, store: TileStore, config: Config, pages: Path | None) -> None:
+        self._store, self._settings = store, config.passages
+        self._wanted = None if pages is None else pages_of_split(pages, config.split)
+        self.part = part_of(config.shard)
+        self.tiles, self.pages = 0, 0
+        self.heads: dict[str, tuple[str, str]] | None = {} if config.review_pairs else None
+        self._firsts = None if self.part == (0, 1) else self._first_of_their_words()
+
+    def _first_of_their_words(self) -> frozenset[str]:
+        """Keys of the part's passages whose words stand on no page before, be it of another part."""
+        tiles = (tile for tile in self._store.iterate_light() if self._is_wanted(tile))
+        found = passages_of(tiles, self._settings, Counter())
+        return frozenset(passage_key(passage) for passage in found if in_part(passage.page_id, self.part))
+
+    def _is_wanted(self, tile: Tile) -> bool:
+        return self._wanted is None or tile.page_id in self._wanted
+
+    def _own_tiles(self) -> Iterator[Tile]:
+        self.tiles, self.pages, page = 0, 0, None
+        for tile in self._store.iterate_light():
+            if self._is_wanted(tile) and in_part(tile.page_id, self.part):
+                self.tiles += 1
+                self.pages += tile.page_id != page
+                page = tile.page_id
+                if self.heads is not None:
+                    self.heads.setdefault(page, (tile.title, tile.url))
+                yield tile
+
+    def passages(self, drops: Counter[str]) -> Iterator[Passage]:
+        """The part's passages in reading order; what is left out is counted in ``drops``."""
+        for passage in passages_of(self._own_tiles(), self._settings, drops):
+            if self._firsts is None or passage_key(passage) in self._firsts:
+                yield passage
+            else:
+                drops["duplicate_passage"] += 1
+
+
+def write_pairs(out: Path, pairs: Iterable[TextPair], methods: Iterable[str]) -> Counts:
+    """Write the pairs as they come; their counts."""
+    by_method: Counter[str] = Counter(dict.fromkeys(methods, 0))
+    pages: set[str] = set()
 
     def counted() -> Iterator[TextPair]:
-        tiles = (tile for tile in store.iterate_light() if wanted is None or tile.page_id in wanted)
-        for pair in pairs_of(_counted(tiles, counts), config, drops, asked):
+        for pair in pairs:
             by_method[pair.method] += 1
             pages.add(pair.page_id)
             yield pair
 
-    if not write_jsonl(out / "text_pairs.jsonl", counted()):
-        why = ", ".join(f"{name}: {n}" for name, n in sorted(drops.items()) if n) or "no text"
-        raise InputError(
-            f"{inputs['tiles']}: {counts['tiles']} tiles of {counts['pages']} pages gave no text pair ({why}); wanted"
-            " at least one: lower `min_words`, or render pages with more text"
-        )
-    return {
-        **counts,
-        "pairs": by_method.total(),
-        "pages_with_pairs": len(pages),
-        **{f"dropped_{reason}": number for reason, number in sorted(drops.items())},
-        "by_method": dict(by_method),
-    }
-
-
-def _counted(tiles: Iterable[Tile], counts: Counter[str]) -> Iterator[Tile]:
-    page = None
-    counts.update(tiles=0, pages=0)
-    for tile in tiles:
-        counts["tiles"] += 1
-        counts["pages"] += tile.page_id != page
-        page = tile.page_id
-        yield tile
+    number = write_jsonl(out / PAIRS, counted())
+    return {"pairs": number, "pages_with_pairs": len(pages), "by_method": dict(by_method)}
 
 
 def pairs_of(
-    tiles: Iterable[Tile], config: Config, drops: Counter[str], asked: Mapping[str, Asked] = MappingProxyType({})
+    passages: Iterable[Passage], config: Config, drops: Counter[str], asked: Mapping[str, Asked] = MappingProxyType({})
 ) -> Iterator[TextPair]:
-    """The pairs of pages whose tiles come page by page in reading order; no query stands twice.
+    """The pairs of passages, each query once. ``asked``: {passage_key: what a model asks}, for ``questions``."""
+    made = (
+        text_pair(method, passage.page_id, query, text)
+        for passage in passages
+        for method in config.methods
+        for query, text in _found(method, passage, config, drops, asked)
+    )
+    return unrepeated(made, drops)
 
-    ``asked``: {passage_key: what a model asks about it}, for the method ``questions``.
-    """
+
+def text_pair(method: str, page_id: str, query: str, text: str) -> TextPair:
+    """A pair with its id: 16 hex of SHA-256 of all the rest."""
+    digest = hashlib.sha256(f"{method}\n{page_id}\n{query}\n{text}".encode()).hexdigest()
+    return TextPair(digest[:16], query, text, page_id, method)
+
+
+def unrepeated(pairs: Iterable[TextPair], drops: Counter[str]) -> Iterator[TextPair]:
+    """Of pairs with the same query, in any case, the first."""
     seen: set[str] = set()
-    for passage in passages_of(tiles, config.passages, drops):
-        for method in config.methods:
-            for query, text in _found(method, passage, config, drops, asked):
-                if query.casefold() in seen:
-                    drops["repeated_query"] += 1
-                    continue
-                seen.add(query.casefold())
-                digest = hashlib.sha256(f"{method}\n{passage.page_id}\n{query}\n{text}".encode()).hexdigest()
-                yield TextPair(digest[:16], query, text, passage.page_id, method)
+    for pair in pairs:
+        if pair.query.casefold() in seen:
+            drops[REPEATED] += 1
+            continue
+        seen.add(pair.query.casefold())
+        yield pair
 
 
 def _found(

@@ -33,14 +33,19 @@ NUMBERS = {
     },
     "data_gen/answerable": {"review_pairs": [-1], "shard": ["1/1"], "max_error_share": [-0.1]},
     "data_gen/natural": {"min_score": [0, 6], "shard": ["-1/2"]},
-    "data_gen/text_pairs": {"min_query_words": [0], "removal_probability": [-0.1, 1.1]},
+    "data_gen/text_pairs": {
+        "min_query_words": [0],
+        "removal_probability": [-0.1, 1.1],
+        "review_pairs": [-1],
+        "shard": ["2/2"],
+    },
     "data_gen/filter_pairs": {
         "min_key_terms": [-1],
         "max_query_words": [0],
         "min_answer_characters": [-1],
         "max_answer_words": [0],
     },
-    "data_gen/split_pairs": {"max_similarity": [0, 1.1, ".nan"]},
+    "data_gen/split_pairs": {"max_similarity": [0, 1.1, ".nan"], "review_pairs": [-1]},
     "mining/embed_tiles": {"block_tiles": [0], "batch_tokens": [0], "workers": [0]},
     "mining/mine_negatives": {"negatives": [0], "block": [0], "top_k": [0], "max_error_share": [-0.1, 1.5]},
     "mining/make_reader_data": {

@@ -17,12 +17,8 @@ from tilewright.configs.errors import InputError
 from tilewright.data_gen.images import image_sha256
 from tilewright.data_gen.pair_outcomes import outcome_of
 from tilewright.data_gen.records import Block, QAPair, Tile, Word
-from tilewright.data_gen.review import (
-    REVIEW,
-    ReviewItem,
-    write_outcome_review,
-    write_review,
-)
+from tilewright.data_gen.review import ReviewItem, write_outcome_review, write_review
+from tilewright.data_gen.review_page import REVIEW
 from tilewright.data_gen.tile_store import TileStore, write_store
 from tilewright.eval.precision import read_marks
 

@@ -3,8 +3,10 @@
 import dataclasses
 import itertools
 import json
+import re
+import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,11 @@ from hypothesis import strategies as st
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen.grounded.terms import key_terms
-from tilewright.data_gen.records import Page, QAPair, read_jsonl, write_jsonl
+from tilewright.data_gen.records import Block, Page, QAPair, Tile, read_jsonl, write_jsonl
+from tilewright.data_gen.review_page import REVIEW
 from tilewright.data_gen.split_pairs import STAGE, Config, near_duplicates, strata
 from tilewright.data_gen.splits import SPLITS, split_of, stratified
+from tilewright.data_gen.tile_store import write_store
 
 SHARES = {"train": 0.6, "validation": 0.15, "test": 0.25}
 
@@ -86,6 +90,34 @@ def test_near_duplicates_of_scripts_without_blanks() -> None:
     ]
     assert near_duplicates(queries, others, 0.8) == {0, 1, 4}
     assert near_duplicates(["Moss hall of Harrow 苔?"], ["moss hall of harrow 藓"], 0.8) == set()
+
+
+def test_kept_pairs_are_shown_with_their_split_and_tile(
+    tmp_path: Path, make_tile: Callable[..., Tile], make_block: Callable[..., Block]
+) -> None:
+    tiles = [make_tile(f"Town {n}", [make_block("paragraph", f"Moss {n} was sold.")]) for n in range(20)]
+    tiles.sort(key=lambda tile: tile.tile_id)
+    queries = {tile.page_id: [f"Who sold moss {tile.page_id} to Harrow?"] for tile in tiles}
+    plain = corpus(tmp_path, queries, [tile.page_id for tile in tiles])
+    run_stage(STAGE, plain)
+    assert not (plain.out / REVIEW).exists()  # and no tile was looked for
+    write_store(tmp_path / "tiles/store", tiles[1:])
+    config = dataclasses.replace(plain, out=tmp_path / "reviewed", review_pairs=9)
+    with pytest.raises(InputError, match="1 pairs are of tiles that the tile store lacks"):
+        run_stage(STAGE, config)
+    write_store(tmp_path / "whole", tiles)
+    shutil.copytree(tmp_path / "whole", tmp_path / "tiles/store", dirs_exist_ok=True)
+    run_stage(STAGE, config)
+    articles = (config.out / REVIEW).read_text().split("<article")[1:]
+    place = {pair.query_id: name for name in SPLITS for pair in read_jsonl(config.out / f"{name}.jsonl", QAPair)}
+    assert len(articles) == 9
+    for article in articles:
+        query_id, page = re.findall(r"query_id&quot;: &quot;(\w+)&quot;, &quot;page_id&quot;: &quot;(\w+)", article)[0]
+        assert f'<dt>split</dt><dd><span dir="auto">{place[query_id]}</span>' in article
+        assert f"<code>{page}-0000-00</code>" in article and "&quot;outcome&quot;: &quot;kept&quot;" in article
+    for name in (*SPLITS, "pages"):
+        file = next(plain.out.glob(f"{name}.json*"))
+        assert file.read_bytes() == (config.out / file.name).read_bytes()
 
 
 def test_bad_input_is_named(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import run_stage
+from tilewright.data_gen import merge_pairs
 from tilewright.data_gen.passages import PassageSettings, passages_of
 from tilewright.data_gen.records import Block, TextPair, Tile, read_jsonl
 from tilewright.data_gen.shingles import tokens
@@ -168,6 +170,83 @@ def test_the_seed_chooses_the_sentence_and_order_of_pages_does_not(tmp_path: Pat
     run_stage(STAGE, few)
     found = {name: (tmp_path / name / "text_pairs.jsonl").read_text().splitlines() for name in ("out", "other", "few")}
     assert found["out"] != found["other"] and set(found["few"]) < set(found["out"])
+
+
+SHARED = [
+    "Ferns grow in the shade of old walls. Nobody waters them in the summer months.",
+    "Moss covers the northern roofs of Ashford. It has been so since the great flood.",
+    "The mill was sold to the monks twice. Each time they lost it to the miller again.",
+    "Short one.",
+    "Main article: Moss of the north",
+]
+PAGES = st.dictionaries(
+    st.integers(0, 60),
+    st.tuples(st.sampled_from(["Fern", "fern", "Moss"]), st.lists(st.sampled_from(SHARED), max_size=4)),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(deadline=None, max_examples=25)
+@given(pages=PAGES, parts=st.integers(1, 4))
+def test_parts_put_together_are_the_result_of_one_run(
+    tmp_path_factory: pytest.TempPathFactory, pages: dict[int, tuple[str, list[str]]], parts: int
+) -> None:
+    folder = tmp_path_factory.mktemp("parts")
+    tiles = []
+    for number, (title, texts) in sorted(pages.items()):
+        texts = [*texts, f"Page {number} is about {title}."]
+        blocks = [block(text, f"Part {i % 2}") for i, text in enumerate(texts)]
+        tiles.append(tile(blocks, f"{number:016x}", title=title))
+    write_store(folder / "tiles", tiles)
+    methods: Any = ("heading", "inverse_cloze")
+    config = Config(folder / "whole", methods, PassageSettings(4, 24), 3, 20, 0.5, 0, folder / "tiles")
+    whole = run_stage(STAGE, config)["counts"]
+    folders = tuple(folder / str(number) for number in range(parts))
+    each = [
+        run_stage(STAGE, dataclasses.replace(config, out=out, shard=f"{number}/{parts}"))["counts"]
+        for number, out in enumerate(folders)
+    ]
+    merged = run_stage(merge_pairs.STAGE, merge_pairs.Config(folder / "merged", folders[::-1]))["counts"]
+    assert merged == whole
+    assert (folder / "merged/text_pairs.jsonl").read_bytes() == (folder / "whole/text_pairs.jsonl").read_bytes()
+    assert sum(counts["tiles"] for counts in each) == len(tiles)
+
+
+def test_text_parts_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    config = corpus(tmp_path)
+    folders = (tmp_path / "0", tmp_path / "1")
+    for number, out in enumerate(folders):
+        run_stage(STAGE, dataclasses.replace(config, out=out, shard=f"{number}/2"))
+    path = folders[0] / "text_pairs.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    first = '"page_id": "' + "0" * 16 + '"'
+    for changed, message in (
+        (lines[:-1], "wanted the 40 pairs of its manifest, found 39"),
+        ([lines[-1], *lines[:-1]], r"text_pairs\.jsonl:2: wanted pages of shard 0/2 in their order, found '0{16}'"),
+        ([line.replace(first, first.replace('0"', '1"')) for line in lines], "found '0{15}1'"),
+        ([line.replace(first, '"page_id": "no page"') for line in lines], "found 'no page'"),
+    ):
+        path.write_text("".join(changed))
+        with pytest.raises(InputError, match=message):
+            merge_pairs.merge_pairs(merge_pairs.Config(tmp_path, folders), {}, tmp_path)
+        assert not (tmp_path / "text_pairs.jsonl").exists()
+
+
+def test_a_part_without_pairs_is_no_error_but_no_pair_at_all_is(tmp_path: Path) -> None:
+    write_store(tmp_path / "tiles", [tile([block("Moss is green and small here.")], "0" * 16)])
+    config = Config(tmp_path / "0", ("heading",), PassageSettings(3, 12), 3, 20, 0.5, 0, tmp_path / "tiles")
+    folders = (tmp_path / "0", tmp_path / "1")
+    for number, out in enumerate(folders):
+        counts = run_stage(STAGE, dataclasses.replace(config, out=out, shard=f"{number}/2"))["counts"]
+        assert (counts["pages"], counts["pairs"]) == ((1, 1), (0, 0))[number]
+    assert run_stage(merge_pairs.STAGE, merge_pairs.Config(tmp_path / "m", folders))["counts"]["pairs"] == 1
+    strict = dataclasses.replace(config, passages=PassageSettings(50, 60))
+    empty = (tmp_path / "2", tmp_path / "3")
+    for number, out in enumerate(empty):
+        run_stage(STAGE, dataclasses.replace(strict, out=out, shard=f"{number}/2"))
+    with pytest.raises(InputError, match="wanted at least one text pair in the parts, found none"):
+        run_stage(merge_pairs.STAGE, merge_pairs.Config(tmp_path / "n", empty))
 
 
 def test_bad_settings_and_empty_results_are_named(tmp_path: Path) -> None:

@@ -172,7 +172,8 @@ def test_parts_put_together_are_the_files_of_one_run(
 def test_questions_about_passages(
     serve: Callable[..., Any], settings: Callable[..., LlmSettings], tiles: Path, tmp_path: Path
 ) -> None:
-    llm = settings(serve("--rules", RULES), max_tokens=500)
+    server = serve("--rules", RULES)
+    llm = settings(server, max_tokens=500)
     common: dict[str, Any] = {"min_query_words": 2, "max_query_words": 40, "removal_probability": 1.0, "seed": 0}
     config = text_pairs.Config(
         tmp_path / "pairs", ("questions",), PassageSettings(5, 100), tiles=tiles, llm=llm, **common
@@ -186,6 +187,14 @@ def test_questions_about_passages(
         assert number % 4 in (0, 3) and f"Harrow Town {number} was built" in pair.passage and pair.method == "questions"
     with pytest.raises(ValueError, match="llm"):
         dataclasses.replace(config, llm=None)
+    parts = tuple(tmp_path / f"part_{number}" for number in range(3))
+    calls = len(server.calls())
+    for number, out in enumerate(parts):
+        run_stage(text_pairs.STAGE, dataclasses.replace(config, out=out, shard=f"{number}/3"))
+    assert len(server.calls()) == 2 * calls, "what a part asks is what the whole asked, about its own pages"
+    merged = run_stage(merge_pairs.STAGE, merge_pairs.Config(tmp_path / "merged", parts))["counts"]
+    assert merged == counts
+    assert (tmp_path / "merged/text_pairs.jsonl").read_bytes() == (tmp_path / "pairs/text_pairs.jsonl").read_bytes()
 
 
 def test_a_dry_run_counts_calls_and_makes_none(
