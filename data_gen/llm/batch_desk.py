@@ -11,6 +11,7 @@ from tilewright.data_gen.llm.connections import open_client
 from tilewright.data_gen.llm.failures import (
     BodyError,
     Failure,
+    ModelUnknownError,
     ServerFailingError,
     backoff_s,
     failure_of,
@@ -76,7 +77,18 @@ class BatchDesk:
         return None
 
     async def results(self, batch: StoredBatch) -> Outcomes | str:
-        """{digest: what came} of a batch that is done, which is then off the record; of another its state in a word."""
+        """{digest: what came} of a batch that is over, which is then off the record; of another its state in a word.
+
+        A batch that the server has lost (it restarted, or its files were deleted) is over without results.
+        """
+        try:
+            return await self._results(batch)
+        except ModelUnknownError:  # 404
+            await self._call(functools.partial(self._search, batch.token))  # raises if there is no Batch API at all
+            lost = Failure("batch_lost", f"the server has batch {batch.batch} or its files no more", may_cost=True)
+            return self._closed(batch, dict.fromkeys(batch.digests, lost))
+
+    async def _results(self, batch: StoredBatch) -> Outcomes | str:
         assert batch.batch is not None
         state = await self._call(functools.partial(self._openai.batches.retrieve, batch.batch))
         if state.status not in _DONE:
@@ -89,7 +101,10 @@ class BatchDesk:
         if state.status == "failed" and not found:
             said = scrub(str(getattr(state.errors, "data", None)), self._office.key)
             missing = Failure("batch_failed", f"batch {batch.batch} failed: {said}", False, stop=ServerFailingError)
-        outcomes = {digest: found.get(digest, missing) for digest in batch.digests}
+        return self._closed(batch, {digest: found.get(digest, missing) for digest in batch.digests})
+
+    def _closed(self, batch: StoredBatch, outcomes: Outcomes) -> Outcomes:
+        """``outcomes``, stored and noted, in this order: a kill in between repeats no call."""
         self._office.cache.put_all({digest: reply for digest, reply in outcomes.items() if isinstance(reply, Reply)})
         self.settle(outcomes)
         self._office.cache.forget_batch(batch.token)

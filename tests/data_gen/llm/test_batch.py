@@ -182,6 +182,21 @@ def test_a_batch_of_another_stage_is_no_matter_to_live_calls(tmp_path: Path, ser
         assert len(stored.batches(server.url)) == 1
 
 
+@pytest.mark.parametrize("changes", [{}, BATCH], ids=["live", "batch"])
+def test_a_batch_that_the_server_has_lost_is_asked_again(
+    tmp_path: Path, serve: Serve, settings: Make, changes: dict[str, Any]
+) -> None:
+    server, out = serve("--batch-s", 60.0), tmp_path / "o"
+    left_under_way(server, settings, out, 5)
+    server.process.kill()
+    server.process.wait()
+    again = serve("--port", server.url.rpartition(":")[2].removesuffix("/v1"))  # the same server, its batches forgotten
+    found, ledger = run(settings(again, **changes), out, 5)
+    assert found == run(settings(serve()), tmp_path / "calm", 5)[0]
+    assert ledger["failures"] == {"batch_lost": 5} and ledger["retries"] == 5 and ledger["finished"] == 10
+    assert ledger["unconfirmed_tokens"] > 0  # what the lost batch may have cost
+
+
 def test_results_longer_than_the_limit_stop_the_stage_and_a_higher_limit_goes_on(
     tmp_path: Path, serve: Serve, settings: Make
 ) -> None:
