@@ -76,7 +76,9 @@ def make_model(scale: Scale, tokens: list[str], seed: int) -> NanoModel:
 
 def held_out_figures(tiles: Path, reader: Path, most: int) -> dict[str, float]:
     """score_store's figures at each of COMPRESSIONS, of the written reader on the CPU."""
-    model = load_pretrained(NanoModel, read_config(NanoConfig, reader), reader, torch.float32).eval()
+    model = load_pretrained(NanoModel, read_config(NanoConfig, reader), reader, torch.float32)
+    assert isinstance(model, NanoModel)
+    model.eval()
     store = TileStore.open(tiles)
     table = CharacterTable.open(tiles, store)
     chosen = np.linspace(0, len(store) - 1, min(most, len(store))).astype(int).tolist()

@@ -67,7 +67,7 @@ def make_tokens(words: ReadingWords, count: int, alphabet: str, seed: int) -> li
     """``count`` draws of ``words``, some with punctuation; those with other characters than ``alphabet``'s are left
     out."""
     random, known = Random(seed), set(alphabet)
-    found = []
+    found: list[str] = []
     while len(found) < count:
         token = words.token(random)
         if random.random() < 0.04:

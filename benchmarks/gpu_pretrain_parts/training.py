@@ -95,7 +95,7 @@ class Training:
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
             loss, accuracy = self._loss(self._shortened(source.batch(phase.compressions)))
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
