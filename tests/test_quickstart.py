@@ -98,7 +98,7 @@ def test_training_is_held_to_the_splits_of_the_tiles() -> None:
     assert shown["crop_splits"].evaluation_sets == (evaluation.pairs,)
     for name in ("embedder", "embedder_frozen"):
         assert shown[name].splits == shown["splits"].out and shown[name].examples == mined.out / "examples.jsonl"
-    assert {config.compression for config in map(shown.get, ("nano", "nano_full", "tiles_4x", "crops_4x"))} == {4.0}
+    assert {config.compression for config in map(shown.get, ("nano", "nano_full", "tiles_9x", "crops_9x"))} == {9.0}
 
 
 def test_the_arms_differ_in_what_is_trained_alone() -> None:
