@@ -256,7 +256,7 @@ class Run:
 
 def reading_loss(reading: Reading, batch: WindowBatch) -> tuple[Tensor, float]:
     """(loss, share of characters read right): cross-entropies of characters, of their neighbours, of word starts."""
-    weight = torch.ones(CLASSES)
+    weight = torch.ones(CLASSES, device=reading.characters.device)
     weight[BLANK] = BLANK_WEIGHT
     characters = reading.characters.flatten(0, -2)
     wanted = batch.characters.flatten()

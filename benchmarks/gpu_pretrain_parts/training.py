@@ -127,8 +127,7 @@ class Training:
     def _loss(self, batch: WindowBatch) -> tuple[Tensor, float]:
         with torch.autocast(self.device.type, torch.bfloat16):
             reading = self.model.read(self.model.states(patches_of(batch.pixels)))
-        with self.device:  # where the loss makes its class weights
-            return reading_loss(reading, batch)
+        return reading_loss(reading, batch)
 
     @torch.no_grad()
     def accuracy(self, source: Source, compression: float) -> float:
