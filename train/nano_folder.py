@@ -30,6 +30,7 @@ read.
 ```python
 from pathlib import Path
 from tilewright.train.encoder import load_encoder
+
 encoder = load_encoder(Path("THIS_FOLDER"))
 queries, tiles = encoder.encode_queries(["..."]), encoder.encode_tiles([image])
 ```
