@@ -14,12 +14,22 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```bash\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 COMMANDS = [line.split(" #")[0].strip() for block in BLOCKS for line in block.splitlines() if line.strip()]
 OF_STAGES = [command for command in COMMANDS if command.startswith("tilewright ")]
-OF_THE_LINE = [command for command in OF_STAGES if "/smoke.yaml" in command or command.startswith("tilewright status")]
+OF_NANO = [command for command in OF_STAGES if "nano" in command]
+OF_THE_LINE = [
+    command
+    for command in OF_STAGES
+    if command not in OF_NANO and ("/smoke.yaml" in command or command.startswith("tilewright status"))
+]
 OF_OWN_PAGES = [command for command in OF_STAGES if "runs/own/" in command]
 OF_MODELS = [
     command for command in OF_STAGES if "openai" in command or "merge_pairs" in command or "precision" in command
 ]
-OTHERS = (*OF_THE_LINE, *OF_OWN_PAGES, *OF_MODELS)  # those of models: tests/data_gen/llm/test_readme_models.py
+OTHERS = (
+    *OF_THE_LINE,
+    *OF_OWN_PAGES,
+    *OF_MODELS,
+    *OF_NANO,
+)  # those of models: tests/data_gen/llm/test_readme_models.py
 OF_SOURCES = [command for command in OF_STAGES if command not in OTHERS]
 BESIDE = (
     "fetch_pages", "self_contained", "answerable", "natural", "merge_pairs", "text_pairs", "make_title_tiles",
@@ -43,6 +53,15 @@ def test_every_command_is_of_a_kind_that_is_run_somewhere() -> None:
 
 def test_the_line_of_stages_is_complete_and_in_order() -> None:
     assert [shlex.split(command)[1] for command in OF_THE_LINE if "/smoke.yaml" in command] == LINE
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("command", OF_NANO)
+def test_commands_of_nano_run(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_RUNS", str(tmp_path))
+    monkeypatch.chdir(ROOT)
+    main([argument.replace("out=runs/", f"out={tmp_path}/") for argument in shlex.split(command)[1:]])
+    assert list(tmp_path.rglob("model.safetensors"))
 
 
 @pytest.mark.parametrize("command", OF_THE_LINE)
