@@ -32,6 +32,9 @@ from tilewright.train.pixels import FACTOR_PX
 EVERY = 100  # tiles between two lines of progress
 
 
+TEXTS_AT_ONCE = 128  # a trigram of a text takes D floats until it's added up
+
+
 @dataclass
 class Vectors:
     """Unit vectors of P tiles by name: ``tile/D`` [P, D], ``crops/D`` [C, D]; ``owners`` [C]: the tile of each crop."""
@@ -144,9 +147,12 @@ def _add_tile(
 @torch.no_grad()
 def query_vectors(binding: Binding, texts: Sequence[str]) -> Tensor:
     """[Q, D] of unit length, as ``encode_queries`` makes them."""
-    trigrams = [torch.from_numpy(trigrams_of(text)) for text in texts]
-    owners = torch.repeat_interleave(torch.tensor([len(part) for part in trigrams]))
-    return F.normalize(binding.of_queries(torch.cat(trigrams), owners, len(texts)), dim=-1)
+    parts = []
+    for start in range(0, len(texts), TEXTS_AT_ONCE):
+        trigrams = [torch.from_numpy(trigrams_of(text)) for text in texts[start : start + TEXTS_AT_ONCE]]
+        owners = torch.repeat_interleave(torch.tensor([len(part) for part in trigrams]))
+        parts.append(binding.of_queries(torch.cat(trigrams), owners, len(trigrams)))
+    return F.normalize(torch.cat(parts), dim=-1)
 
 
 def save_reading(path: Path, score: ReadingScore, vectors: Vectors) -> None:
