@@ -1,4 +1,4 @@
-# make quickstart   set everything up and run the whole line on real pages (about 15 minutes on 2 cores)
+# make quickstart   set everything up and run the whole line on real pages (about 20 minutes on 2 cores)
 # make test         set everything up and run the tests
 # make test-all     the slow ones too        make check   ruff and mypy        make clean   remove venv and runs
 
