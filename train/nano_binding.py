@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tilewright.train.nano_characters import BLANK, BOUNDARY, CLASSES, LETTER_OF, LETTERS, TRIGRAMS
+from tilewright.train.nano_characters import BOUNDARY, LETTER_OF, LETTERS, TRIGRAMS
 
 SILENT = 0.05  # a cell that is blank or punctuation with more than 1 - SILENT adds nothing
 
@@ -44,7 +44,8 @@ class Binding(nn.Module):
 
     def of_texts(self, trigrams: Tensor, owners: Tensor, count: int) -> Tensor:
         """[count, D] of texts as tiles have them: a trigram that stands n times in a text counts sqrt(n)."""
-        return self.of_trigrams(trigrams, _damping(trigrams, owners), owners, count)
+        found, counts = torch.unique(owners * TRIGRAMS + trigrams, return_counts=True)
+        return self.of_trigrams(found % TRIGRAMS, counts.float().sqrt(), found // TRIGRAMS, count)
 
     def of_cells(self, characters: Tensor, before: Tensor, after: Tensor, owners: Tensor, count: int) -> Tensor:
         """[count, D] of what cells are read as.
@@ -55,15 +56,12 @@ class Binding(nn.Module):
         """
         fold = _fold(characters)
         letters = characters.softmax(-1) @ fold
-        gate = 1 - letters[:, BOUNDARY]
-        kept = (gate.detach() > SILENT).nonzero()[:, 0]
-        letters, gate, owners = letters[kept], gate[kept], owners[kept]
+        kept = (1 - letters[:, BOUNDARY].detach() > SILENT).nonzero()[:, 0]
+        letters, owners = letters[kept] * _inner(letters), owners[kept]
         around = [logits[kept].softmax(-1) @ fold for logits in (before, after)]
         with torch.no_grad():
-            read = [values.argmax(-1) for values in (around[0], letters, around[1])]
-            read[1] = letters[:, 1:].argmax(-1) + 1
-            damping = _damping((read[0] * LETTERS + read[1]) * LETTERS + read[2], owners)
-        letters = letters * _inner(letters)
+            first, letter, last = (values.argmax(-1) for values in (around[0], letters, around[1]))
+            damping = _damping((first * LETTERS + letter) * LETTERS + last, owners)
         signs = self.signs.to(letters.dtype)
         bound = (around[0] @ signs[0]) * (letters @ signs[1]) * (around[1] @ signs[2])
         return torch.zeros(count, signs.shape[-1], device=bound.device, dtype=bound.dtype).index_add(
@@ -88,6 +86,3 @@ def _damping(trigrams: Tensor, owners: Tensor) -> Tensor:
     _, inverse, counts = torch.unique(owners * TRIGRAMS + trigrams, return_inverse=True, return_counts=True)
     damping: Tensor = counts[inverse].float().rsqrt()
     return damping
-
-
-__all__ = ["BLANK", "CLASSES", "SILENT", "Binding"]

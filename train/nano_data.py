@@ -7,6 +7,7 @@ windows a step sees is a function of seed and step alone, so a resumed run needs
 import dataclasses
 import math
 import random
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -87,9 +88,11 @@ def shown_at(image: Image.Image, compression: float) -> np.ndarray:
     return np.asarray(small)
 
 
-def scaled(characters: Characters, scale: np.ndarray) -> Characters:
-    """The characters of a picture whose sides are ``scale`` [2] (x, y) times as long."""
-    return dataclasses.replace(characters, centres_px=characters.centres_px * scale)
+def seen_at(image: Image.Image, characters: Characters, compression: float) -> tuple[np.ndarray, Characters]:
+    """``shown_at`` of a tile's picture, and its characters where they stand there."""
+    pixels = shown_at(image, compression)
+    scale = np.array([pixels.shape[1] / image.width, pixels.shape[0] / image.height], dtype=np.float32)
+    return pixels, dataclasses.replace(characters, centres_px=characters.centres_px * scale)
 
 
 def enlarged(image: Image.Image, factor: float) -> Image.Image:
@@ -116,7 +119,10 @@ class WindowSettings:
 
 
 class WindowStream:
-    """Step -> batch, for one of ``world`` ranks; groups are made ahead in a thread."""
+    """Step -> batch, for one of ``world`` ranks; groups are made ahead in a thread.
+
+    ``wait_s``: seconds waited for them so far.
+    """
 
     def __init__(
         self, store: TileStore, table: CharacterTable, settings: WindowSettings, rank: int, world: int
@@ -129,6 +135,7 @@ class WindowStream:
             wanted = -(-settings.batch_windows // WINDOWS_PER_TILE)
             raise InputError(f"{store.folder}: wanted at least {max(world, wanted)} tiles, found {len(store)}")
         self._pool = ThreadPoolExecutor(1)
+        self.wait_s = 0.0
 
     def batches(self, start: int, stop: int) -> Iterator[WindowBatch]:
         """Those of steps ``start`` to ``stop`` (exclusive)."""
@@ -136,7 +143,9 @@ class WindowStream:
         waiting: Future[list[WindowBatch]] | None = None
         for group in groups:
             made = self._pool.submit(self.group, group) if waiting is None else waiting
+            started = time.perf_counter()
             current = made.result()
+            self.wait_s += time.perf_counter() - started
             waiting = self._pool.submit(self.group, group + 1) if group + 1 < groups.stop else None
             first = group * self.steps_per_group
             yield from current[max(0, start - first) : stop - first]
@@ -169,10 +178,7 @@ class WindowStream:
         settings = self._settings
         tile_id = self._store.tile_ids[position]
         compression = state.choice(settings.compressions)
-        original = self._store.image(tile_id)
-        pixels = shown_at(original, compression)
-        scale = np.array([pixels.shape[1] / original.width, pixels.shape[0] / original.height], dtype=np.float32)
-        characters = scaled(self._table.at(position), scale)
+        pixels, characters = seen_at(self._store.image(tile_id), self._table.at(position), compression)
         height, width = settings.rows * PATCH_PX, settings.columns * PATCH_PX
         pixels = padded(pixels, height, width)
         found = []

@@ -3,14 +3,13 @@
 import dataclasses
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
 from tilewright.data_gen.characters import CharacterTable
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.train.nano import NanoModel
-from tilewright.train.nano_data import scaled, shown_at
+from tilewright.train.nano_data import seen_at
 from tilewright.train.nano_reading import ReadingScore, read_page, score_page
 
 
@@ -38,9 +37,6 @@ def score_store(
     """The sum over the tiles at ``positions``, each compressed by ``compression`` and enlarged back."""
     total = ReadingScore()
     for position in positions:
-        original = store.image(store.tile_ids[position])
-        pixels = shown_at(original, compression)
-        scale = np.array([pixels.shape[1] / original.width, pixels.shape[0] / original.height], dtype=np.float32)
-        page = read_page(model, pixels, bfloat16=bfloat16)
-        total += score_page(page, scaled(table.at(position), scale))
+        pixels, characters = seen_at(store.image(store.tile_ids[position]), table.at(position), compression)
+        total += score_page(read_page(model, pixels, bfloat16=bfloat16), characters)
     return StoreScore(*dataclasses.astuple(total))

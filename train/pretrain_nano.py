@@ -136,7 +136,7 @@ class Run:
         self.held_out_table = CharacterTable.open(inputs["held_out"], self.held_out)
         torch.manual_seed(config.seed)
         self.model = NanoModel(config.model())
-        texts = (self.store.get(tile_id).text for tile_id in self.store.tile_ids)
+        texts = (tile.text for tile in self.store.iterate_light())
         self.model.binding.weights.copy_(torch.from_numpy(inverse_document_frequency(texts)))
         weights = trainable(self.model)
         same_everywhere(weights.values())
@@ -167,7 +167,7 @@ class Run:
             config.seed + number,
         )
         stream = WindowStream(self.store, self.table, settings, self.rank, self.world)
-        watch = Stopwatch(lambda: 0.0)
+        watch = Stopwatch(lambda: stream.wait_s)
         for batch in stream.batches(self.position.step - first, phase.steps):
             step = self.position.step - first
             rate = phase.learning_rate * rate_share(step, phase.steps, phase.warmup_steps, 0.0, "cosine")

@@ -22,16 +22,14 @@ from tilewright.data_gen.tile_store import TileStore
 from tilewright.eval.perfect_reading import true_trigrams
 from tilewright.train.nano import CELLS, PATCH_PX, NanoModel, Reading
 from tilewright.train.nano_binding import Binding
-from tilewright.train.nano_characters import TRIGRAMS, trigrams_of
-from tilewright.train.nano_data import CELL_PX, padded, patches_of, scaled, shown_at
+from tilewright.train.nano_characters import trigrams_of
+from tilewright.train.nano_data import CELL_PX, padded, patches_of, seen_at
 from tilewright.train.nano_decoding import decode
 from tilewright.train.nano_reading import ReadingScore, score_page
 from tilewright.train.nano_windows import cut_windows
 from tilewright.train.pixels import FACTOR_PX
 
 EVERY = 100  # tiles between two lines of progress
-
-
 TEXTS_AT_ONCE = 128  # a trigram of a text takes D floats until it's added up
 
 
@@ -72,13 +70,10 @@ def crop_of_cells(model: NanoModel, rows: int, columns: int) -> tuple[Tensor, in
     return windows.repeat_interleave(CELLS, dim=1), plan.count
 
 
-def page_pixels(store: TileStore, tile_id: str, compression: float) -> tuple[np.ndarray, np.ndarray]:
-    """(uint8 [height, width, 3] in whole visual tokens as ``encode_tiles`` pads it, [x, y] scale to the tile)."""
-    original = store.image(tile_id)
-    pixels = shown_at(original, compression)
-    scale = np.array([pixels.shape[1] / original.width, pixels.shape[0] / original.height], np.float32)
+def in_whole_tokens(pixels: np.ndarray) -> np.ndarray:
+    """uint8 [height, width, 3] in whole visual tokens, as ``encode_tiles`` pads it."""
     height, width = (FACTOR_PX * math.ceil(side / FACTOR_PX) for side in pixels.shape[:2])
-    return padded(pixels, height, width), scale
+    return padded(pixels, height, width)
 
 
 @torch.no_grad()
@@ -88,10 +83,10 @@ def read_tiles(
     """Read all tiles, compressed by ``compression`` and enlarged back."""
     score, vectors = ReadingScore(), Vectors()
     for position, tile_id in enumerate(store.tile_ids):
-        pixels, scale = page_pixels(store, tile_id, compression)
-        page = patches_of(torch.from_numpy(pixels.copy())[None])[0]
+        pixels, characters = seen_at(store.image(tile_id), table.at(position), compression)
+        page = patches_of(torch.from_numpy(in_whole_tokens(pixels).copy())[None])[0]
         reading = model.read(model.page_states([page])[0])
-        score += score_page(decode(reading), scaled(table.at(position), scale))
+        score += score_page(decode(reading), characters)
         owners, crops = crop_of_cells(model, *page.shape[:2])
         _add_tile(vectors, bindings, partial(_of_reading, reading), owners.flatten(), crops, position)
         if position % EVERY == EVERY - 1:
@@ -125,9 +120,8 @@ def _of_reading(reading: Reading, binding: Binding, owners: Tensor, count: int) 
 
 
 def _of_trigrams(trigrams: Tensor, binding: Binding, owners: Tensor, count: int) -> Tensor:
-    """[count, D] of what stands on a page: ``of_texts``, but each trigram of an owner once, which is quicker."""
-    found, counts = torch.unique(owners * TRIGRAMS + trigrams, return_counts=True)
-    return binding.of_trigrams(found % TRIGRAMS, counts.sqrt(), found // TRIGRAMS, count)
+    """[count, D] of what stands on a page."""
+    return binding.of_texts(trigrams, owners, count)
 
 
 def _add_tile(
