@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests.train.stage_process import wait_for, write_yaml
 from tests.train.test_nano_data import characters
 
 from tilewright.configs.digests import output_digests
@@ -76,18 +76,6 @@ def config(tiles: Path, tmp_path: Path) -> Config:
     )
 
 
-def yaml_of(config: Config) -> Path:
-    path = config.out.parent / f"{config.out.name}.yaml"
-    lines = ["kind: stage"]
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if field.name == "phases":
-            value = [dataclasses.asdict(phase) for phase in value]
-        lines.append(f"{field.name}: {json.dumps(str(value) if isinstance(value, Path) else value)}")
-    path.write_text("\n".join(lines) + "\n")
-    return path
-
-
 def test_uniform_readings_lose_the_logs_of_what_could_be() -> None:
     zero = torch.zeros(2, 1, 1, CELLS, CLASSES)
     reading = Reading(zero, zero, zero, torch.zeros(2, 1, 1, CELLS))
@@ -129,13 +117,10 @@ def test_killed_after_any_checkpoint_it_ends_with_the_same_bytes(config: Config)
     whole = dataclasses.replace(config, out=config.out.with_name("whole"))
     run_stage(STAGE, whole)
     for step, number in ((2, signal.SIGKILL), (4, signal.SIGTERM)):
-        command = [sys.executable, "-m", "tilewright.train.pretrain_nano", str(yaml_of(config))]
+        command = [sys.executable, "-m", "tilewright.train.pretrain_nano", str(write_yaml(config))]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        deadline = time.monotonic() + 300
         partial = config.out.with_name(f"{config.out.name}.partial")
-        while not (partial / f".resume/step-{step}").exists():
-            assert process.poll() is None and time.monotonic() < deadline, process.communicate()
-            time.sleep(0.005)
+        wait_for(partial / f".resume/step-{step}", process)
         process.send_signal(number)
         process.communicate(timeout=120)
     run_stage(STAGE, config)
@@ -145,7 +130,7 @@ def test_killed_after_any_checkpoint_it_ends_with_the_same_bytes(config: Config)
 @pytest.mark.slow
 def test_two_processes_share_a_step(config: Config) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--master_port=29617"]
-    command += ["-m", "tilewright.train.pretrain_nano", str(yaml_of(config))]
+    command += ["-m", "tilewright.train.pretrain_nano", str(write_yaml(config))]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     subprocess.run(command, env=environment, check=True, capture_output=True, timeout=300)
     manifest = json.loads((config.out / "manifest.json").read_text())

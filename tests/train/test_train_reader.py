@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.train.stage_process import wait_for, write_yaml
 
 from tilewright.configs.digests import output_digests
 from tilewright.configs.errors import InputError
@@ -68,27 +69,10 @@ def config(reader_parts: Any, examples: Path, tmp_path: Path) -> Config:
     )
 
 
-def _yaml(config: Config) -> Path:
-    path = config.out.parent / f"{config.out.name}.yaml"
-    lines = ["kind: stage"]
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        lines.append(f"{field.name}: {json.dumps(str(value) if isinstance(value, Path) else value)}")
-    path.write_text("\n".join(lines) + "\n")
-    return path
-
-
 def _run_in_process(config: Config, **environment: str) -> subprocess.Popen[str]:
     """The stage in a process of its own, by its module and a YAML."""
-    command = [sys.executable, "-m", "tilewright.train.train_reader", str(_yaml(config))]
+    command = [sys.executable, "-m", "tilewright.train.train_reader", str(write_yaml(config))]
     return subprocess.Popen(command, env=os.environ | environment, stderr=subprocess.PIPE, text=True)
-
-
-def _wait_for(path: Path, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 300
-    while not path.exists():
-        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
-        time.sleep(0.01)
 
 
 def test_it_learns_answers_that_only_the_picture_tells(config: Config, reader_parts: Any, tmp_path: Path) -> None:
@@ -145,7 +129,7 @@ def test_kill_and_resume_gives_the_same_bytes(config: Config) -> None:
     whole = run_stage(STAGE, config)
     killed = dataclasses.replace(config, out=config.out.with_name("killed"))
     process = _run_in_process(killed, PYTHONHASHSEED="7")
-    _wait_for(killed.out.with_name("killed.partial") / ".trainer/checkpoint-2" / COMPLETE, process)
+    wait_for(killed.out.with_name("killed.partial") / ".trainer/checkpoint-2" / COMPLETE, process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert not killed.out.exists()
@@ -158,7 +142,7 @@ def test_sigterm_saves_and_the_next_run_goes_on(config: Config) -> None:
     config = dataclasses.replace(config, steps=300, save_every=200, evaluate_every=300)
     process = _run_in_process(config)
     partial = config.out.with_name("reader.partial")
-    _wait_for(partial / "logs/progress.jsonl", process)
+    wait_for(partial / "logs/progress.jsonl", process)
     while '"step": 3' not in (partial / "logs/progress.jsonl").read_text():
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
@@ -212,7 +196,7 @@ def test_two_ranks_equal_one_with_the_same_global_batch(config: Config) -> None:
     one = run_stage(STAGE, dataclasses.replace(config, steps=3, warmup_steps=0))
     two = dataclasses.replace(config, steps=3, warmup_steps=0, batch_size=2, out=config.out.with_name("two"))
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
-    command += ["-m", "tilewright.train.train_reader", str(_yaml(two))]
+    command += ["-m", "tilewright.train.train_reader", str(write_yaml(two))]
     subprocess.run(command, check=True, capture_output=True, timeout=600)
     counts = json.loads((two.out / "manifest.json").read_text())["counts"]
     assert counts["last_loss"] == pytest.approx(one["counts"]["last_loss"], rel=1e-5)
