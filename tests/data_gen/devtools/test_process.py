@@ -110,7 +110,8 @@ def test_a_killed_python_takes_its_browser_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "timeout_s", "reason"), [("exit 3", 60.0, "has"), ("exec sleep 100", 5.0, "didn't answer within 5 s")]
+    ("script", "timeout_s", "reason"),
+    [("exit 3", 60.0, "the browser"), ("exec sleep 100", 5.0, "didn't answer within 5 s")],
 )
 def test_programs_that_do_not_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, timeout_s: float, reason: str
