@@ -62,12 +62,8 @@ class Connection:
         if session_id not in self._sessions:
             raise DevToolsError(f"{method}: its target is closed")
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        call_id = self._last_id + 1
-        self._calls[call_id] = (
-            session_id,
-            method,
-            future,
-        )  # before it is sent: sending may find that the browser is gone
+        call_id = self._last_id + 1  # known before it is sent: sending may find that the browser is gone
+        self._calls[call_id] = session_id, method, future
         try:
             self._send(session_id, method, params)
             return await future
