@@ -185,6 +185,12 @@ class TileStore:
         batch, row = self._find(tile_id)
         return batch.column(IMAGE).field("bytes")[row].as_py() or b""
 
+    def has_image(self, tile_id: str) -> bool:
+        """Whether the store holds a tile's image, which isn't read. Raises InputError for an unknown id."""
+        batch, row = self._find(tile_id)
+        data = batch.column(IMAGE).field("bytes")[row]
+        return bool(data.is_valid) and data.as_buffer().size > 0
+
     def image(self, tile_id: str) -> Image.Image:
         """RGB image of a tile, transparent parts over white.
 
