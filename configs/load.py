@@ -105,7 +105,7 @@ def _anchor_paths(data: Any, wanted: Any, base: Path) -> Any:
     if isinstance(data, dict) and get_origin(wanted) in (dict, Mapping) and len(get_args(wanted)) == 2:
         return {key: _anchor_paths(value, get_args(wanted)[1], base) for key, value in data.items()}
     if isinstance(data, (dict, list)) and _options(wanted):
-        return _anchor_paths(data, _options(wanted)[0], base)
+        return _anchor_paths(data, _kinds(wanted).get(_kind(data), _options(wanted)[0]), base)
     return data
 
 
@@ -114,6 +114,18 @@ def _options(wanted: Any) -> list[Any]:
     if get_origin(wanted) in (Union, types.UnionType):
         return [option for option in get_args(wanted) if option is not type(None)]
     return []
+
+
+def _kinds(wanted: Any) -> dict[Any, Any]:
+    """{value of the key ``kind``: dataclass} of a Union of dataclasses that are told apart by a literal ``kind``."""
+    named = [option for option in _options(wanted) if dataclasses.is_dataclass(option)]
+    literals = [(get_args(typing.get_type_hints(option).get("kind")), option) for option in named]
+    return {kind: option for kinds, option in literals for kind in kinds}
+
+
+def _kind(value: Any) -> Any:
+    kind = value.get("kind") if isinstance(value, dict) else None
+    return kind if isinstance(kind, str) else None
 
 
 def _takes_path(wanted: Any) -> bool:
@@ -201,6 +213,12 @@ def _build_dataclass(wanted: type, value: Any, where: str) -> Any:
 def _build_union(wanted: Any, value: Any, where: str) -> Any:
     if value is None and type(None) in get_args(wanted):
         return None
+    kinds = _kinds(wanted)
+    if kinds and isinstance(value, dict):
+        if _kind(value) not in kinds:
+            hint = _nearest(str(value.get("kind")), list(kinds))
+            raise ConfigError(f"{where}: kind: wanted one of {list(kinds)}, found {value.get('kind')!r}{hint}")
+        return _build(kinds[_kind(value)], value, where)
     errors = []
     for option in _options(wanted):
         try:

@@ -143,3 +143,37 @@ def test_any_value_survives_a_round_trip(lr: float, steps: int, name: str) -> No
         )
         config = load(path, Config)
     assert (config.optim.lr, config.steps, config.name) == (lr, steps, name)
+
+
+@dataclass(frozen=True)
+class Flat:
+    kind: Literal["flat"]
+
+
+@dataclass(frozen=True)
+class Stored:
+    kind: Literal["stored", "mapped"]
+    folder: Path
+    parts: int = 1
+
+
+@dataclass(frozen=True)
+class Indexes:
+    out: Path
+    optim: Optim
+    indexes: dict[str, Flat | Stored]
+
+
+def test_a_union_of_dataclasses_is_told_apart_by_kind(tmp_path: Path) -> None:
+    text = "indexes: {a: {kind: flat}, b: {kind: mapped, folder: x}}"
+    config = load(write(tmp_path, text), Indexes)
+    assert config.indexes == {"a": Flat("flat"), "b": Stored("mapped", tmp_path / "x")}
+    for wrong, message in (
+        ("{kind: flatt}", r"indexes\.a: kind: wanted one of .*'flat'.* found 'flatt' \(did you mean 'flat'"),
+        ("{folder: x}", r"indexes\.a: kind: wanted one of .* found None"),
+        ("{kind: stored, folder: x, part: 2}", r"unknown keys \['part'\] \(did you mean 'parts'"),
+        ("{kind: [1]}", "kind: wanted one of"),
+        ("[]", "wanted a mapping"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            load(write(tmp_path, f"indexes: {{a: {wrong}}}"), Indexes)
