@@ -2,26 +2,42 @@
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextvars import ContextVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from tilewright.configs.items import ItemError
 from tilewright.configs.stage import StageError
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+_ITEM_TASK: ContextVar[asyncio.Task[Any] | None] = ContextVar("item_task", default=None)
+
+
+class Counted(Iterable[T_co], Protocol[T_co]):
+    """Items whose number is known; each may be made only when it is asked for."""
+
+    def __len__(self) -> int: ...
+
+
+def item_task() -> asyncio.Task[Any] | None:
+    """The crew's task whose item the running task works for: itself, or the one that started it."""
+    return _ITEM_TASK.get() or asyncio.current_task()
 
 
 class Crew(Generic[T]):
     """Runs ``work(item)`` for up to ``size`` items at a time; one that rests (``rest``) makes room for another.
 
-    Results come in order of completion. The first error that is no ItemError ends the work: a StageError in
-    ``graceful`` lets the tasks that ``busy()`` names finish, whose results still come; any other cancels them.
+    An item is taken from ``items`` when its work begins; an error in taking it ends the work. An item may wait in
+    several tasks of its own. Results come in order of completion. The first error that is no ItemError ends the work:
+    a StageError in ``graceful`` lets the tasks that ``busy()`` names finish, whose results still come; any other
+    cancels them.
     """
 
     def __init__(
         self,
-        items: Sequence[T],
+        items: Counted[T],
         work: Callable[[T], Awaitable[Any]],
         size: int,
         *,
@@ -32,7 +48,7 @@ class Crew(Generic[T]):
         self._left = len(items)
         self._graceful, self._busy = graceful, busy
         self._tasks: set[asyncio.Task[None]] = set()
-        self._resting = 0
+        self._resting: Counter[asyncio.Task[Any] | None] = Counter()  # tasks at rest, by the item they are of
         self._results: deque[tuple[T, Any]] = deque()
         self._news = asyncio.Event()
         self._closing = False
@@ -46,17 +62,19 @@ class Crew(Generic[T]):
     @property
     def active(self) -> int:
         """Items begun and not ended, without those at rest."""
-        return len(self._tasks) - self._resting
+        return len(self._tasks) - len(self._resting)
 
     async def rest(self, seconds: float) -> None:
         """Sleep within ``work``; another item takes the place meanwhile."""
         self._check()
-        self._resting += 1
+        item = item_task()
+        self._resting[item] += 1
         self._fill()
         try:
             await asyncio.sleep(seconds)
         finally:
-            self._resting -= 1
+            self._resting[item] -= 1
+            self._resting += Counter()  # drops zeros
         self._check()
 
     def _check(self) -> None:
@@ -67,13 +85,15 @@ class Crew(Generic[T]):
     def _fill(self) -> None:
         while self.can_start:
             self._left -= 1
-            task = asyncio.get_running_loop().create_task(self._go_on(next(self._items)))
+            task = asyncio.get_running_loop().create_task(self._go_on())
             self._tasks.add(task)
             task.add_done_callback(self._ended)
 
-    async def _go_on(self, item: T) -> None:
-        """Work on ``item``, then on further ones as long as there is room."""
+    async def _go_on(self) -> None:
+        """Work on the next item, then on further ones as long as there is room."""
+        _ITEM_TASK.set(asyncio.current_task())
         while True:
+            item = next(self._items)
             try:
                 value = await self._work(item)
             except ItemError as error:
@@ -83,7 +103,6 @@ class Crew(Generic[T]):
             if self.error is not None or self._left == 0 or self.active > self._size:
                 return
             self._left -= 1
-            item = next(self._items)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -2,11 +2,13 @@
 
 import asyncio
 import time
+from collections import Counter
 from typing import Any
 
 from tilewright.data_gen.llm.calls import Call
 from tilewright.data_gen.llm.completion import read_completion
 from tilewright.data_gen.llm.connections import ClientGroup
+from tilewright.data_gen.llm.crew import item_task
 from tilewright.data_gen.llm.failures import BodyError, Failure, failure_of
 from tilewright.data_gen.llm.limits import AdaptiveLimit, Pace
 from tilewright.data_gen.llm.open_batches import OpenBatches
@@ -24,7 +26,12 @@ class LiveTransport:
         self._limit = AdaptiveLimit(office.settings.concurrency)
         self._requests = Pace(office.settings.requests_per_minute)
         self._tokens = Pace(office.settings.tokens_per_minute)
-        self.sending: set[asyncio.Task[Any] | None] = set()  # tasks whose call is in flight
+        self._sending: Counter[asyncio.Task[Any] | None] = Counter()  # calls in flight by the item they are for
+
+    @property
+    def sending(self) -> set[asyncio.Task[Any] | None]:
+        """The items' tasks that have a call in flight."""
+        return set(+self._sending)
 
     async def reply(self, call: Call) -> Reply:
         """See Transport."""
@@ -57,8 +64,8 @@ class LiveTransport:
         """The HTTP request of the ledger's call ``number``; its end is noted whatever happens."""
         import openai
 
-        office, task = self._office, asyncio.current_task()
-        self.sending.add(task)
+        office, task = self._office, item_task()
+        self._sending[task] += 1
         outcome: Reply | Failure = Failure("cancelled", "we gave up waiting", may_cost=True)
         try:
             with self._clients.lend() as client:
@@ -68,7 +75,7 @@ class LiveTransport:
         except (openai.OpenAIError, TimeoutError, BodyError) as error:
             outcome = failure_of(error, office.key)
         finally:
-            self.sending.discard(task)
+            self._sending -= Counter([task])
             if isinstance(outcome, Failure):
                 office.ledger.fail(number, outcome.kind, may_cost=outcome.may_cost)
                 office.reached |= outcome.kind not in ("unreachable", "cancelled")

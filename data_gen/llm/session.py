@@ -12,7 +12,7 @@ from tilewright.data_gen.llm.batch import BatchTransport
 from tilewright.data_gen.llm.budget import BudgetGate
 from tilewright.data_gen.llm.cache import ReplyCache
 from tilewright.data_gen.llm.client import Client
-from tilewright.data_gen.llm.crew import Crew
+from tilewright.data_gen.llm.crew import Counted, Crew
 from tilewright.data_gen.llm.dry_run import DryRun
 from tilewright.data_gen.llm.failures import BatchUnderWayError, BudgetError, DeadlineError
 from tilewright.data_gen.llm.ledger import Ledger
@@ -40,10 +40,11 @@ class Session:
         self.dry_run = DryRun(settings.prices) if settings.dry_run else None
 
     def run(
-        self, items: Sequence[T], work: Callable[[Client, T], Awaitable[Any]]
+        self, items: Counted[T], work: Callable[[Client, T], Awaitable[Any]]
     ) -> Iterator[tuple[T, Any | ItemError]]:
         """Await ``work(client, item)`` for many items at a time; yield (item, value or ItemError) as they end.
 
+        An item is taken from ``items`` when its work begins, so they may be made as they are needed.
         Made for ``process_items``; nothing goes on while the caller holds an item. A StageError ends it: after
         BatchUnderWayError, BudgetError and DeadlineError the calls in flight still finish and are kept. Closing the
         generator cancels them. A dry run yields nothing and raises DryRunError.

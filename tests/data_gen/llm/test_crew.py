@@ -116,3 +116,54 @@ def test_work_that_cancels_itself_is_loud() -> None:
 
     with pytest.raises(RuntimeError, match="cancelled itself"):
         list(results(Crew(range(3), work, 2)))
+
+
+class Lazy:
+    """Items that are made when they are asked for; one of them can't be."""
+
+    def __init__(self, count: int, broken: int | None = None) -> None:
+        self.count, self.broken, self.made = count, broken, 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[int]:
+        for number in range(self.count):
+            if number == self.broken:
+                raise OSError("no item")
+            self.made += 1
+            yield number
+
+
+def test_items_are_taken_as_their_work_begins() -> None:
+    items = Lazy(20)
+    ahead: list[int] = []
+
+    async def work(item: int) -> None:
+        ahead.append(items.made - len(ahead))
+        await asyncio.sleep(0)
+
+    assert sorted(item for item, _ in results(Crew(items, work, 3))) == list(range(20)) and max(ahead) <= 3
+
+
+@pytest.mark.parametrize("broken", [0, 2, 7])  # the first, one of the first size, one after an item has ended
+def test_an_item_that_cannot_be_made_ends_the_work(broken: int) -> None:
+    async def work(item: int) -> None:
+        await asyncio.sleep(0)
+
+    with pytest.raises(OSError, match="no item"):
+        list(results(Crew(Lazy(9, broken), work, 3)))
+
+
+def test_an_item_at_rest_in_several_tasks_makes_room_for_one() -> None:
+    most = 0
+
+    async def work(item: int) -> None:
+        nonlocal most
+        if item == 0:
+            await asyncio.gather(*(asyncio.ensure_future(crew.rest(0.05)) for _ in range(4)))
+        most = max(most, crew.active)
+        await asyncio.sleep(0.01)
+
+    crew: Crew[int] = Crew(range(12), work, 2)
+    assert len(list(results(crew))) == 12 and most <= 3  # the third has woken up
