@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 Values = NDArray[np.float64]
 BOOTSTRAP = "cluster bootstrap over pages"
 WILSON = "Wilson, one trial a page"  # all questions alike: a bootstrap would print a width of zero
+WILSON_QUESTIONS = "Wilson, one question a page"
 NOT_ESTIMABLE = "not estimable"
 
 
@@ -32,7 +33,7 @@ class ClusterBootstrap:
     """Resamples of the pages of Q questions, drawn once: all measures and both sides of a pair see the same ones.
 
     ``pages`` [Q] names the gold page of each question. The draws depend on ``seed`` and the set of pages, not on
-    their order. Memory: resamples x pages x 4 bytes.
+    their order. ``independent``: whether every question has a page of its own. Memory: resamples x pages x 4 bytes.
     """
 
     def __init__(self, pages: Sequence[str], *, resamples: int, seed: int, confidence: float = 0.95) -> None:
@@ -40,7 +41,8 @@ class ClusterBootstrap:
             raise ValueError(f"wanted resamples >= 1 and 0 < confidence < 1, found {resamples} and {confidence}")
         names = sorted(set(pages))
         position = {name: index for index, name in enumerate(names)}
-        self.confidence = confidence
+        self.pages, self.resamples, self.seed, self.confidence = tuple(pages), resamples, seed, confidence
+        self.independent = len(names) == len(self.pages)
         self._page = np.array([position[page] for page in pages], dtype=np.int64)  # [Q]
         self._n_pages = len(names)
         digest = hashlib.sha256(f"cluster bootstrap/{seed}".encode()).digest()
