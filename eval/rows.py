@@ -17,12 +17,12 @@ from tilewright.eval.checkpoints import Checkpoint
 from tilewright.eval.metrics import RowResult
 from tilewright.eval.questions import Pool
 from tilewright.eval.tools import require_module
-from tilewright.mining.embed_tiles import VECTORS, write_vectors
 from tilewright.mining.embed_tiles import Config as EmbedConfig
+from tilewright.mining.embed_tiles import write_vectors
 from tilewright.mining.index import TileIndex
+from tilewright.mining.vector_store import VectorStore
 from tilewright.train.distributed import choose_device
 from tilewright.train.encoder import Encoder, load_encoder
-from tilewright.train.encoder_io import read_encoder_file
 
 Precision = Literal["float32", "bfloat16", "float16"]
 
@@ -102,8 +102,10 @@ def _rebuilt_index(name: str, context: RowContext) -> TileIndex:
     checkpoint, tiles = context.checkpoints[name], context.store.folder
     config = EmbedConfig(folder, checkpoint, tiles, model_dtype=context.precision, device=context.device)
     write_vectors(config, {"checkpoint": checkpoint, "tiles": tiles}, folder)
-    vectors = np.load(folder / VECTORS, mmap_mode="r")
-    return TileIndex.build(vectors, context.store.tile_ids, encoder_hash=read_encoder_file(folder).hash)
+    vectors = VectorStore.open(folder)
+    return TileIndex.build(
+        vectors.rows(np.arange(len(vectors))), list(vectors.tile_ids), encoder_hash=vectors.encoder_hash
+    )
 
 
 def _facts(encoder: Encoder, store: TileStore) -> dict[str, object]:

@@ -1,7 +1,6 @@
 """Stage: a checkpoint and tiles to vectors, in blocks that survive a kill; decoding overlaps the model."""
 
 import hashlib
-import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,14 +15,13 @@ from torch import Tensor
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import process_items
-from tilewright.configs.partial import reserve_space
-from tilewright.configs.stage import Counts, Inputs, Stage, StageError, execution, input_path, main, write_atomically
+from tilewright.configs.stage import Counts, Inputs, Stage, StageError, execution, input_path, main
 from tilewright.data_gen.tile_store import TileStore
+from tilewright.mining.vector_writer import write_vector_store
 from tilewright.train.distributed import choose_device
 from tilewright.train.encoder import Batch, Encoder, evaluating, load_encoder, token_batches
 from tilewright.train.encoder_io import write_encoder_file
 
-VECTORS, TILE_IDS = "vectors.npy", "tile_ids.json"
 BLOCKS = ".blocks"
 T = TypeVar("T")
 R = TypeVar("R")
@@ -63,7 +61,7 @@ class Block:
 
 
 def write_vectors(config: Config, inputs: Inputs, out: Path) -> Counts:
-    """Write ``vectors.npy`` [P, D], ``tile_ids.json`` and ``encoder.json``; return counts of tiles and tokens."""
+    """Write a store of vectors and ``encoder.json``; return counts of tiles and tokens."""
     device, dtype = choose_device(config.device), getattr(torch, config.model_dtype)
     encoder = load_encoder(inputs["checkpoint"], device=device, dtype=dtype)
     store = TileStore.open(inputs["tiles"])
@@ -76,15 +74,9 @@ def write_vectors(config: Config, inputs: Inputs, out: Path) -> Counts:
             yield block, _write_block(folder / f"{block.key}.npy", vectors.numpy().astype(config.dtype))
 
     digests = process_items("embed_tiles", blocks, lambda block: block.key, work, out)
-    shape = (len(store), encoder.dimension)
-    result = np.lib.format.open_memmap(out / VECTORS, mode="w+", dtype=np.dtype(config.dtype), shape=shape)
-    reserve_space(out / VECTORS)
-    row = 0
-    for block in blocks:
-        result[row : row + len(block.tile_ids)] = _read_block(folder / f"{block.key}.npy", digests[block.key])
-        row += len(block.tile_ids)
-    result.flush()
-    write_atomically(out / TILE_IDS, json.dumps(list(store.tile_ids), indent=0) + "\n")
+    vectors = np.concatenate([_read_block(folder / f"{block.key}.npy", digests[block.key]) for block in blocks])
+    hashes = [store.image_digest(tile_id) for tile_id in store.tile_ids]
+    write_vector_store(out, list(store.tile_ids), hashes, vectors, encoder_hash=encoder.hash, dtype=config.dtype)
     write_encoder_file(out, encoder.contract, encoder.weights_digest)
     return {
         "tiles": len(store),
@@ -191,7 +183,7 @@ def _read_block(path: Path, digest: str) -> Any:
     return np.load(path, allow_pickle=False)
 
 
-STAGE = Stage("embed_tiles", Config, write_vectors, schema=1)
+STAGE = Stage("embed_tiles", Config, write_vectors, schema=2)
 
 if __name__ == "__main__":
     main(STAGE)

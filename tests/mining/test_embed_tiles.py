@@ -1,12 +1,12 @@
 """Tile embedding: the encoder's own vectors, whatever the batches, kills and types of storage."""
 
 import io
-import json
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ from tilewright.data_gen.tile_store import TileStore, write_store
 from tilewright.mining import build_index as build_index_stage
 from tilewright.mining.embed_tiles import STAGE, Config, embed_tiles, prefetch
 from tilewright.mining.index import TileIndex
+from tilewright.mining.vector_store import VectorStore
 from tilewright.train.encoder import Encoder, load_encoder
 from tilewright.train.encoder_io import read_encoder_file
 from tilewright.train.make_tiny_model import Config as TinyConfig
@@ -87,12 +88,16 @@ def vectors(root: Path) -> Path:
     return root / "vectors"
 
 
+def _array(folder: Path) -> np.ndarray[Any, Any]:
+    store = VectorStore.open(folder)
+    return store.rows(np.arange(len(store)))
+
+
 def test_the_encoders_vectors_in_the_stores_order(root: Path, vectors: Path) -> None:
     encoder, store = load_encoder(root / "tiny" / "embedder"), TileStore.open(root / "tiles")
     wanted = encoder.encode_tiles([store.image(tile_id) for tile_id in store.tile_ids])
-    stored = np.load(vectors / "vectors.npy")
-    assert stored.dtype == np.float32
-    assert json.loads((vectors / "tile_ids.json").read_text()) == list(store.tile_ids)
+    stored = _array(vectors)
+    assert list(VectorStore.open(vectors).tile_ids) == list(store.tile_ids)
     assert F.cosine_similarity(torch.from_numpy(stored), wanted).min() >= 0.99999
     assert read_encoder_file(vectors).hash == encoder.hash
     assert torch.equal(embed_tiles(encoder, store, block_tiles=5, batch_tokens=40), torch.from_numpy(stored))
@@ -111,8 +116,9 @@ def test_counts(vectors: Path) -> None:
         "encoder.json",
         "logs",
         "manifest.json",
-        "tile_ids.json",
-        "vectors.npy",
+        "vectors-00000.arrow",
+        "vectors-00000.npy",
+        "vectors.json",
     ]
 
 
@@ -121,7 +127,7 @@ def test_vectors_do_not_depend_on_the_batches(
     root: Path, vectors: Path, tmp_path: Path, changes: dict[str, int]
 ) -> None:
     run_stage(STAGE, _config(root, tmp_path / "out", **changes))
-    found, wanted = (torch.from_numpy(np.load(folder / "vectors.npy")) for folder in (tmp_path / "out", vectors))
+    found, wanted = (torch.from_numpy(_array(folder)) for folder in (tmp_path / "out", vectors))
     assert F.cosine_similarity(found, wanted).min() >= 0.99999
     if "workers" in changes:
         assert torch.equal(found, wanted)
@@ -129,9 +135,8 @@ def test_vectors_do_not_depend_on_the_batches(
 
 def test_half_precision_storage(root: Path, vectors: Path, tmp_path: Path) -> None:
     run_stage(STAGE, _config(root, tmp_path / "out", dtype="float16"))
-    half, wanted = np.load(tmp_path / "out" / "vectors.npy"), np.load(vectors / "vectors.npy")
-    assert half.dtype == np.float16
-    assert np.array_equal(half, wanted.astype(np.float16))
+    assert VectorStore.open(tmp_path / "out").dtype == "float16"
+    assert np.array_equal(_array(tmp_path / "out"), _array(vectors).astype(np.float16).astype(np.float32))
 
 
 PROGRAM = """
