@@ -182,7 +182,7 @@ def test_damaged_indexes(damage: str, tmp_path: Path) -> None:
 
 
 def test_the_stage_refuses_folders_without_vectors(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"encoder\.json: not a readable encoder file"):
+    with pytest.raises(InputError, match=r"not a folder of vectors \(vectors\.json"):
         build_index(Config(out=tmp_path / "out", vectors=tmp_path), {"vectors": tmp_path}, tmp_path / "out")
 
 
