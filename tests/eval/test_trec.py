@@ -1,15 +1,25 @@
 """TREC files: our figures equal those of ir-measures on them, ties and misses included."""
 
+import math
 import random
+import tempfile
 from pathlib import Path
 
 import ir_measures
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import Ranking
 from tilewright.eval.trec import read_qrels, read_run, write_qrels, write_run
-from tilewright.train.retrieval_metrics import mean_reciprocal_rank, recall_at_k, success_at_k
+from tilewright.train.retrieval_metrics import (
+    mean_reciprocal_rank,
+    recall_at_k,
+    recalls,
+    reciprocal_ranks,
+    success_at_k,
+)
 
 Rankings = dict[str, list[tuple[str, float]]]
 
@@ -88,3 +98,58 @@ def test_broken_qrels_name_file_and_line(tmp_path: Path) -> None:
     path.write_text("q 0 t yes\n")
     with pytest.raises(InputError, match=r"q\.trec:1.*whole number"):
         read_qrels(path)
+
+
+ITEMS = [f"t{number}" for number in range(8)]
+SCORED = st.lists(
+    st.tuples(st.sampled_from(ITEMS), st.sampled_from([0.5, 0.25, 0.0, -1.0, 1e-40, 1e300])),
+    unique_by=lambda hit: hit[0],
+)
+WORLDS = st.dictionaries(
+    st.sampled_from(["q1", "q2", "q3", "q4"]),
+    st.tuples(SCORED, st.frozensets(st.sampled_from(ITEMS), max_size=3)),
+    min_size=1,
+)
+
+
+@given(WORLDS)
+def test_every_query_equals_ir_measures(world: dict[str, tuple[list[tuple[str, float]], frozenset[str]]]) -> None:
+    """Ties, scores beyond 32 bits, empty rankings, gold that isn't found; queries without gold don't count."""
+    relevant = {query: gold for query, (_, gold) in world.items()}
+    hits = {query: sorted(found, key=lambda hit: -hit[1]) for query, (found, _) in world.items()}
+    order = {query: [item for item, _ in found] for query, found in hits.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        run, qrels = Path(folder) / "run", Path(folder) / "qrels"
+        write_run(run, as_rankings(hits), "row")
+        write_qrels(qrels, relevant)
+        judged, ranked = list(ir_measures.read_trec_qrels(str(qrels))), list(ir_measures.read_trec_run(str(run)))
+    names = {"R@1": 1, "R@3": 3, "R@10": 10, "RR": 0}
+    measures = {name: ir_measures.parse_measure(name) for name in names}
+    if not any(relevant.values()):
+        assert not judged and not recalls(order, relevant, 3)
+        return
+    theirs: dict[str, dict[str, float]] = {name: {} for name in names}
+    for value in ir_measures.iter_calc(list(measures.values()), judged, ranked):
+        theirs[str(value.measure)][value.query_id] = value.value
+    for name, k in names.items():
+        ours = recalls(order, relevant, k) if k else reciprocal_ranks(order, relevant)
+        assert set(ours) == {query for query, gold in relevant.items() if gold}
+        for query, value in ours.items():  # they say nothing of a query without a line in the run: it is a miss
+            assert theirs[name].get(query, 0.0) == pytest.approx(value)
+
+
+def test_what_tools_count_in_ways_of_their_own_is_refused(tmp_path: Path) -> None:
+    twice = Ranking("q", (("t", 1.0), ("u", 0.5), ("t", 0.25)))
+    with pytest.raises(InputError, match="'q': item 't' comes twice"):
+        write_run(tmp_path / "a.trec", [twice], "row")
+    with pytest.raises(InputError, match="query 'q' comes twice"):
+        write_run(tmp_path / "a.trec", [Ranking("q", ()), Ranking("q", ())], "row")
+    for score in (math.nan, math.inf):
+        with pytest.raises(InputError, match="finite score for 't'"):
+            write_run(tmp_path / "a.trec", [Ranking("q", (("t", score),))], "row")
+    (tmp_path / "b.trec").write_text("q Q0 t 1 2.5 row\nq Q0 t 2 1.5 row\n")
+    with pytest.raises(InputError, match=r"b\.trec:2:.*twice"):
+        read_run(tmp_path / "b.trec")
+    (tmp_path / "b.trec").write_text("q Q0 t 1 nan row\n")
+    with pytest.raises(InputError, match=r"b\.trec:1:.*finite"):
+        read_run(tmp_path / "b.trec")
