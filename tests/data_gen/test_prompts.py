@@ -21,10 +21,12 @@ from tilewright.data_gen.replies import (
     parse_text_pairs,
 )
 from tilewright.data_gen.verdicts import Verdict, parse_judge, parse_self_contained
+from tilewright.eval.grading import Grade, parse_grade
 
 FOLDER = Path(__file__).parents[2] / "data_gen/prompts"
 PLACES = {
     "generate": {"language", "max_pairs", "wanted_kind", "title"},
+    "grade": {"query", "answer", "aliases", "prediction"},
     "self_contained": {"questions"},
     "answer": {"query"},
     "judge": {"query", "answer", "aliases", "given"},
@@ -37,6 +39,8 @@ PINNED = {
     "answer.v1.txt": "7fa3a0bbd6149ba2226949ed5e7cbcc578501ebeb1b115be31db6ee01cb6f59b",
     "generate.v1.schema.json": "50b5f363588c4b1d7a2879777d78d09f27bc65e326dc998cd9bf0a2c39ad98fa",
     "generate.v1.txt": "5aa567a73874ee6311a182d653acbd41e33f1a5154d322cc19c7e876f3d455d5",
+    "grade.v1.schema.json": "cb9c79317e231f85ac53da7c66d1983146951366cdbf094f4b567971d807036a",
+    "grade.v1.txt": "89c859ae857fee688c171b385a175bcaa30356fd5b097b520a1c10c86bbf490c",
     "judge.v1.schema.json": "f8de0432a9fb9df3b318093c6fe831e9ca4a2e13786e79dc0f24cf0c2521ce71",
     "judge.v1.txt": "04baf39feb6e33cc0af624a66ec886566bff673d1dd902b4dc193b18870625e9",
     "naturalness.v1.schema.json": "fa1db7d23a2d5fba45601c44cf1ea4ac929bad8f8e48d8aeb9132940a2c972b9",
@@ -78,7 +82,7 @@ def test_every_prompt_has_a_schema_and_the_known_places() -> None:
     ],
 )
 def test_another_name_is_an_error_that_lists_what_there_is(name: str) -> None:
-    with pytest.raises(InputError, match=r"wanted one of answer\.v1, generate\.v1, judge\.v1"):
+    with pytest.raises(InputError, match=r"wanted one of answer\.v1, generate\.v1, grade\.v1, judge\.v1"):
         load_prompt(name)
 
 
@@ -178,6 +182,7 @@ TEXT_PAIR = {"query": "Who?", "source_span": "Ora"}
 PARSERS: Mapping[str, Callable[[str], Any]] = {
     "generate": lambda reply: parse_pairs(reply, 3),
     "text_pairs": lambda reply: parse_text_pairs(reply, 3),
+    "grade": lambda reply: None if parse_grade(reply) is Grade.UNPARSED else parse_grade(reply),
     "judge": lambda reply: None if parse_judge(reply) is Verdict.UNPARSED else parse_judge(reply),
     "answer": parse_answer,
     "naturalness": parse_naturalness,
@@ -195,6 +200,7 @@ BOTH = {
         {"skip": "other", "pairs": []},
         {"skip": None, "pairs": []},
     ],
+    "grade": [{"grade": grade} for grade in ("CORRECT", "INCORRECT", "NOT_ATTEMPTED")],
     "judge": [{"verdict": verdict} for verdict in ("CORRECT", "WRONG", "CANNOT_ANSWER")],
     "answer": [{"answer": answer} for answer in ("Paris", "1889", "CANNOT_ANSWER", 'a "b" {c}')],
     "naturalness": [{"score": score} for score in range(1, 6)],
@@ -218,6 +224,7 @@ NEITHER = {
     "text_pairs": [
         {"skip": None, "pairs": [pair]} for pair in ({"query": "Who?"}, TEXT_PAIR | {"x": "y"}, "Who?", PAIR)
     ],
+    "grade": [{"grade": "WRONG"}, {"grade": None}, {"grade": True}, {"grade": "D"}, {}, {"other": "CORRECT"}],
     "judge": [
         {"verdict": "INCORRECT"},
         {"verdict": None},
