@@ -61,7 +61,7 @@ def sign_flips(differences: Values, pages: Sequence[str], *, draws: int, seed: i
     if not counts.any():
         return PairedTest(None, EXACT)
     names, position = np.unique(np.array(pages, dtype=object)[counts].astype(str), return_inverse=True)
-    sums = np.bincount(position, weights=differences[counts], minlength=len(names))
+    sums = np.bincount(position, weights=differences[counts], minlength=len(names)).astype(np.float64)
     if np.array_equal(differences[counts], np.rint(differences[counts])):
         return PairedTest(_exact(np.abs(np.rint(sums)).astype(np.int64), abs(round(float(sums.sum())))), EXACT)
     return PairedTest(_drawn(sums, draws, seed), DRAWN)
