@@ -159,7 +159,7 @@ def write_review(path: Path, items: Sequence[ReviewItem], store: TileStore, *, t
     tiles = [store.light(item.pair.tile_id) for item in items]
     picture_bytes = max(MIN_PICTURE_BYTES, PICTURES_BYTES // max(1, len(items)))
     distinct = {tile.tile_id: tile for tile in tiles}
-    pictures = {tile_id: _picture(store, tile, picture_bytes) for tile_id, tile in distinct.items()}
+    pictures = {tile_id: picture(store, tile, picture_bytes) for tile_id, tile in distinct.items()}
     articles = [_article(item, tile, pictures[tile.tile_id]) for item, tile in zip(items, tiles, strict=True)]
     write_page(path, articles, title=title, guide=GUIDE, sample=_digest(items, tiles))
 
@@ -200,8 +200,11 @@ def _article(item: ReviewItem, tile: Tile, picture: str) -> Article:
     )
 
 
-def _picture(store: TileStore, tile: Tile, max_bytes: int) -> str:
-    """The tile's picture at the size of the tile, however small it is encoded."""
+def picture(store: TileStore, tile: Tile, max_bytes: int) -> str:
+    """The markup of the tile's picture at the size of the tile, in at most about ``max_bytes`` if that can be.
+
+    A picture that is missing or broken is said to be so.
+    """
     size = f'width="{tile.width_px}" height="{tile.height_px}"'
     try:
         image = store.image(tile.tile_id)

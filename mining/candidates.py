@@ -4,6 +4,7 @@ Queries are encoded and searched in fixed blocks of the whole list: a resumed ru
 gets the same floats, whatever had been finished.
 """
 
+import dataclasses
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,18 +22,23 @@ from tilewright.train.distributed import choose_device
 from tilewright.train.encoder import Encoder, load_encoder
 
 TILES_IN_MEMORY = 4096
+DIGESTS_IN_MEMORY = 65_536
 Allowed = Callable[[str], bool]  # tile_id -> may it be a candidate
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """The nearest allowed tiles of a query, best first, without its positive.
+    """The nearest allowed tiles of a query and their scores, best first, without its positive.
 
     ``positive_rank``: where the positive stood among the allowed tiles, 1 = best; None if not within the depth.
+    ``positive_score``: its score in the index if it has a rank; else, if that was asked for, the product of the
+    query's vector and its own by the checkpoint, exact whatever the index stores; else None.
     """
 
     tile_ids: tuple[str, ...]
+    scores: tuple[float, ...]
     positive_rank: int | None
+    positive_score: float | None
 
 
 class Searcher:
@@ -41,6 +47,8 @@ class Searcher:
     def __init__(self, index: TileIndex, encoder: Encoder, store: TileStore) -> None:
         self.index, self.encoder, self.store = index, encoder, store
         self._light = lru_cache(maxsize=TILES_IN_MEMORY)(store.light)
+        self.digest = lru_cache(maxsize=DIGESTS_IN_MEMORY)(store.image_digest)
+        self._vector = lru_cache(maxsize=TILES_IN_MEMORY)(self._encoded)
 
     @classmethod
     def open(cls, index: Path, checkpoint: Path, tiles: Path, device: str = "auto") -> "Searcher":
@@ -71,21 +79,38 @@ class Searcher:
         """A tile with its image."""
         return self.store.get(tile_id)
 
-    def search(self, pairs: Sequence[QAPair], depth: int, allowed: Allowed) -> list[Candidates]:
-        """The ``depth`` nearest allowed tiles of each pair (fewer if the index has no more). Raises StageError if the
-        search fails: no candidates is never silently "no negatives"."""
+    def search(
+        self, pairs: Sequence[QAPair], depth: int, allowed: Allowed, *, score_positives: bool = False
+    ) -> list[Candidates]:
+        """The ``depth`` nearest allowed tiles of each pair (fewer if the index has no more).
+
+        ``score_positives``: also those that have no rank. Raises StageError if the search fails: no candidates is
+        never silently "no negatives".
+        """
         queries = self.encoder.encode_queries([pair.query for pair in pairs])
         total = len(self.index)
         wanted = depth + 1  # one place for the positive
         while True:
             wanted = min(wanted, total)
             found = [
-                _without_positive([tile_id for tile_id, _ in hits if allowed(tile_id)], pair.tile_id, depth)
+                _without_positive([hit for hit in hits if allowed(hit[0])], pair.tile_id, depth)
                 for pair, hits in zip(pairs, self._hits(queries, wanted), strict=True)
             ]
             if wanted == total or all(len(candidates.tile_ids) == depth for candidates in found):
-                return found
+                break
             wanted *= 2  # tiles that aren't allowed took places
+        if not score_positives:
+            return found
+        return [
+            candidates
+            if candidates.positive_rank is not None
+            else dataclasses.replace(candidates, positive_score=_product(query, self._vector(pair.tile_id)))
+            for query, pair, candidates in zip(queries, pairs, found, strict=True)
+        ]
+
+    def _encoded(self, tile_id: str) -> Tensor:
+        """A tile's vector [D]; alone in its batch, so that it doesn't depend on other tiles."""
+        return self.encoder.encode_tiles([self.store.image(tile_id)])[0]
 
     def _hits(self, queries: Tensor, wanted: int) -> Hits:
         try:
@@ -97,10 +122,15 @@ class Searcher:
         return hits
 
 
-def _without_positive(ranked: Sequence[str], positive: str, depth: int) -> Candidates:
-    rank = ranked.index(positive) + 1 if positive in ranked else None
-    rest = tuple(tile_id for tile_id in ranked if tile_id != positive)[:depth]
-    return Candidates(rest, rank if rank is not None and rank <= depth else None)
+def _without_positive(hits: Sequence[tuple[str, float]], positive: str, depth: int) -> Candidates:
+    at = next((place for place, (tile_id, _) in enumerate(hits[:depth]) if tile_id == positive), None)
+    rest = [hit for hit in hits if hit[0] != positive][:depth]
+    tile_ids, scores = tuple(tile_id for tile_id, _ in rest), tuple(score for _, score in rest)
+    return Candidates(tile_ids, scores, None if at is None else at + 1, None if at is None else hits[at][1])
+
+
+def _product(query: Tensor, tile: Tensor) -> float:
+    return float((query.double() * tile.double()).sum())
 
 
 def on_pages(pages: Collection[str] | None) -> Allowed:
@@ -108,9 +138,14 @@ def on_pages(pages: Collection[str] | None) -> Allowed:
     return (lambda _: True) if pages is None else (lambda tile_id: page_of(tile_id) in pages)
 
 
-def blocks_of(pairs: Sequence[QAPair], size: int, todo: Collection[str]) -> Iterator[Sequence[QAPair]]:
-    """Fixed blocks of ``size`` pairs, without those that hold none of the query_ids ``todo``."""
-    for start in range(0, len(pairs), size):
+def blocks_of(
+    pairs: Sequence[QAPair], size: int, todo: Collection[str], part: tuple[int, int] = (0, 1)
+) -> Iterator[Sequence[QAPair]]:
+    """Fixed blocks of ``size`` pairs, without those that hold none of the query_ids ``todo``.
+
+    ``part`` (i, n): only every n-th block, from the i-th on.
+    """
+    for number, start in enumerate(range(0, len(pairs), size)):
         block = pairs[start : start + size]
-        if any(pair.query_id in todo for pair in block):
+        if number % part[1] == part[0] and any(pair.query_id in todo for pair in block):
             yield block

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from tilewright.configs.items import ItemError
 from tilewright.data_gen.grounded.judge import GroundedJudge
 from tilewright.data_gen.records import Tile
 from tilewright.data_gen.verdicts import Verdict
@@ -10,7 +11,7 @@ from tilewright.data_gen.verdicts import Verdict
 ERROR = "ERROR"  # the call failed; beside the verdicts, never one of them
 
 
-class JudgeError(Exception):
+class JudgeError(ItemError):
     """A judge's call failed (server down, time-out, budget): no verdict came of it."""
 
 

@@ -22,7 +22,7 @@ from tilewright.data_gen.splits import pages_of_split
 from tilewright.data_gen.verdicts import Verdict
 from tilewright.mining.candidates import Candidates, Searcher, blocks_of, on_pages
 from tilewright.mining.judge import JUDGES, Judge, outcome_of
-from tilewright.mining.mine_negatives import rank_bin
+from tilewright.mining.mined import rank_bin
 from tilewright.train.reader_prompt import CANNOT_ANSWER
 from tilewright.train.split_files import read_pairs
 
