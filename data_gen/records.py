@@ -188,29 +188,6 @@ class Ranking:
 
 
 @dataclass(frozen=True)
-class EvalQuestion:
-    """A question of an evaluation set, whatever benchmark it is from.
-
-    ``answer`` and ``aliases``: any of them is right. ``answer_parts``: where the answer is a list, each item with its
-    spellings, all wanted. ``gold_urls``: canonical, any of which counts as found; may be none. ``kind``: the benchmark's
-    own type of question. ``image``: a query picture, relative to the JSONL file ("": none). ``options`` of a multiple
-    choice, without letters; ``answer`` is one of them. ``supporting_facts``: (page title, text or sentence number).
-    """
-
-    query_id: str
-    query: str
-    answer: str
-    aliases: tuple[str, ...]
-    gold_urls: tuple[str, ...]
-    benchmark: str
-    kind: str = ""
-    image: str = ""
-    options: tuple[str, ...] = ()
-    answer_parts: tuple[tuple[str, ...], ...] = ()
-    supporting_facts: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
 class EvalRecord:
     """One question under one row: gold, full hit list, what the reader got and what came of it.
 
