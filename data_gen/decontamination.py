@@ -60,9 +60,9 @@ def contaminations(
     similarity of ``threshold`` or more.
     """
     shingled = [shingles(pair.query, width) for pair in pairs]
-    places = {page: _place(gold_address(url)) for page, url in urls.items()}
+    places = {page: page_place(gold_address(url)) for page, url in urls.items()}
     for found in sets:
-        gold = {_place(address): address for address in found.gold.values()}
+        gold = {page_place(address): address for address in found.gold.values()}
         similar = SimilarSets([shingles(question, width) for question in found.questions], threshold)
         for pair, own in zip(pairs, shingled, strict=True):
             address = found.gold.get(pair.page_id) or gold.get(places.get(pair.page_id))
@@ -80,8 +80,8 @@ def gold_pages(sets: Iterable[EvaluationSet], urls: Mapping[str, str], pages: It
     places: set[str | None] = set()
     for found in sets:
         ids |= found.gold.keys()
-        places |= {_place(address) for address in found.gold.values()}
-    return {page for page in pages if page in ids or _place(gold_address(urls.get(page, ""))) in places}
+        places |= {page_place(address) for address in found.gold.values()}
+    return {page for page in pages if page in ids or page_place(gold_address(urls.get(page, ""))) in places}
 
 
 def contamination_counts(found: Sequence[Contamination], sets: Sequence[EvaluationSet]) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def gold_address(url: str) -> str | None:
         return None
 
 
-def _place(address: str | None) -> str | None:
+def page_place(address: str | None) -> str | None:
     """What two spellings of a page's canonical URL share: all but ``http`` or ``https`` and a slash at the end."""
     return None if address is None else address.partition("://")[2].rstrip("/")
 
