@@ -180,7 +180,7 @@ def normalised_frames(patches: Tensor, policy: PixelPolicy, dtype: torch.dtype =
     side = policy.patch_size
     mean = torch.tensor(policy.mean, device=patches.device).view(1, 3, 1)
     std = torch.tensor(policy.std, device=patches.device).view(1, 3, 1)
-    values = (patches.view(-1, 3, side**2).float() * policy.rescale_factor - mean) / std
+    values = patches.view(-1, 3, side**2).float().mul_(policy.rescale_factor).sub_(mean).div_(std)  # in one buffer
     return values.to(dtype).view(-1, 3, 1, side, side).expand(-1, 3, policy.temporal_patch_size, side, side)
 
 

@@ -9,6 +9,7 @@ from torch import nn
 
 from tilewright.configs.errors import InputError
 from tilewright.train.linear_patch import linearise_patch_embedding
+from tilewright.train.vision_attention import batch_vision_attention
 
 
 def cast_weights(model: nn.Module, dtype: torch.dtype) -> None:
@@ -32,7 +33,7 @@ def read_config(config_class: Any, folder: Path) -> Any:
 def load_pretrained(
     model_class: Any, config: Any, folder: Path, dtype: torch.dtype, unused: Collection[str] = ()
 ) -> nn.Module:
-    """The ``model_class`` of a folder, patch embedding linear, in evaluation mode.
+    """The ``model_class`` of a folder, patch embedding linear, images of a size seen together, in evaluation mode.
 
     ``unused`` names weights that the folder may hold and the model has no use for, such as a language-model head.
     Raises InputError unless every weight of the model is in the folder and every other weight of the folder is used.
@@ -56,5 +57,6 @@ def load_pretrained(
         found = "; ".join(f"{len(keys)} {kind} (first: {keys[0]})" for kind, keys in problems.items() if keys)
         raise InputError(f"{folder}: weights don't match the model: {found}")
     linearise_patch_embedding(model)
+    batch_vision_attention(model)
     model.eval()
     return model  # type: ignore[no-any-return]
