@@ -1,8 +1,9 @@
 """Vectors of tiles on disk, at any number: shards of a bounded size, memory-mapped; nothing is read as a whole.
 
 A folder holds ``vectors-00000.npy`` [n, D] and so on, beside each a ``vectors-00000.arrow`` (an Arrow file: tile_id,
-image_sha256) in the same order, and ``vectors.json``, written last: dimension, dtype, encoder hash, and of every shard
-its number of tiles and the size and SHA-256 of both files. At 30 M tiles of 2,048 dimensions: 123 GB in float16.
+image_sha256) in the same order, and ``vectors.json``, written last: dimension, dtype, encoder hash, what the model
+computed in, and of every shard its number of tiles and the size and SHA-256 of both files. At 30 M tiles of 2,048
+dimensions: 123 GB in float16.
 """
 
 import json
@@ -48,6 +49,7 @@ class StoreIndex:
     dimension: int
     dtype: str
     encoder_hash: str
+    model_dtype: str
     tiles: int
     shards: tuple[VectorShard, ...]
 
@@ -62,7 +64,8 @@ class VectorStore:
 
     def __init__(self, folder: Path, index: StoreIndex) -> None:
         self.folder = folder
-        self.dimension, self.dtype, self.encoder_hash = index.dimension, index.dtype, index.encoder_hash
+        self.dimension, self.dtype = index.dimension, index.dtype
+        self.encoder_hash, self.model_dtype = index.encoder_hash, index.model_dtype
         self._shards = index.shards
         self._starts = [0, *accumulate(shard.tiles for shard in index.shards)]
         self._vectors = lru_cache(_SHARDS_OPEN)(self._open_vectors)
@@ -79,7 +82,7 @@ class VectorStore:
         index = from_json(StoreIndex, data, str(folder / INDEX))
         if index.format != FORMAT or index.dimension < 1 or index.dtype not in ("float32", "float16"):
             raise InputError(f"{folder / INDEX}: wanted {FORMAT!r}, found {index.format!r}; run embed_tiles again")
-        if index.tiles < 1 or index.tiles != sum(shard.tiles for shard in index.shards):
+        if index.tiles != sum(shard.tiles for shard in index.shards):
             raise InputError(f"{folder / INDEX}: wanted shards with {index.tiles} tiles, found {len(index.shards)}")
         for number, shard in enumerate(index.shards):
             for name, size in zip(shard_names(number), (shard.vectors_bytes, shard.ids_bytes), strict=True):

@@ -39,10 +39,12 @@ class VectorWriter:
         dimension: int,
         dtype: Dtype,
         encoder_hash: str,
+        model_dtype: str = "float32",
         shard_bytes: int = SHARD_BYTES,
     ) -> None:
         self.folder = folder
-        self._tiles, self._dimension, self._dtype, self._encoder_hash = tiles, dimension, dtype, encoder_hash
+        self._tiles, self._dimension, self._dtype = tiles, dimension, dtype
+        self._encoder_hash, self._model_dtype = encoder_hash, model_dtype
         self._rows = max(1, shard_bytes // (dimension * np.dtype(dtype).itemsize))
 
     def ranges(self) -> list[range]:
@@ -83,7 +85,8 @@ class VectorWriter:
 
     def finish(self, shards: Sequence[VectorShard]) -> VectorStore:
         """Write ``vectors.json``, which makes the folder a store, and open it."""
-        index = StoreIndex(FORMAT, self._dimension, self._dtype, self._encoder_hash, self._tiles, tuple(shards))
+        space = (self._encoder_hash, self._model_dtype)
+        index = StoreIndex(FORMAT, self._dimension, self._dtype, *space, self._tiles, tuple(shards))
         write_atomically(self.folder / INDEX, json.dumps(dataclasses.asdict(index), indent=1) + "\n")
         return VectorStore.open(self.folder)
 

@@ -93,6 +93,13 @@ def test_the_bytes_depend_on_the_vectors_alone(folder: Path, tmp_path: Path) -> 
     assert np.array_equal(np.load(folder / "vectors-00001.npy"), _vectors()[4:8])
 
 
+def test_a_store_without_tiles(tmp_path: Path) -> None:
+    store = write_vector_store(tmp_path, [], [], _vectors()[:0], encoder_hash=SPACE)
+    assert (len(store), list(store.tile_ids), list(store.shards()), store.rows([]).shape) == (0, [], [], (0, D))
+    with pytest.raises(IndexError):
+        store.rows([0])
+
+
 def test_wrong_numbers_of_rows_and_foreign_hashes(tmp_path: Path) -> None:
     writer = VectorWriter(tmp_path, tiles=2, dimension=D, dtype="float32", encoder_hash=SPACE)
     with pytest.raises(ValueError, match="wanted 2 tiles, found 1"):
@@ -153,7 +160,7 @@ def test_a_pickle_is_never_loaded(folder: Path) -> None:
         {"dimension": 0},
         {"dimension": "6"},
         {"tiles": 12},
-        {"tiles": 0, "shards": []},
+        {"shards": []},
         {"shards": [{"tiles": 11}]},
         {"more": 1},
     ],
