@@ -169,7 +169,10 @@ class TrainingExample:
 
 @dataclass(frozen=True)
 class ReaderExample:
-    """What a reader learns from: ``tile_ids`` in the order shown; ``gold_position`` indexes them, None if absent."""
+    """What a reader learns from: ``tile_ids`` in the order shown; ``gold_position`` indexes them, None if absent.
+
+    ``gold_rank``: where the gold tile stood among those retrieved, 1 = best; None if not within the depth searched.
+    """
 
     query_id: str
     query: str
@@ -177,6 +180,7 @@ class ReaderExample:
     tile_ids: tuple[str, ...]
     gold_position: int | None
     compression: float
+    gold_rank: int | None = None
 
 
 @dataclass(frozen=True)
