@@ -34,3 +34,19 @@ def import_faiss() -> Any | None:
         return importlib.import_module("faiss")
     except (ImportError, OSError, AttributeError, RuntimeError):  # a build that doesn't fit the machine: no FAISS
         return None
+
+
+@cache
+def import_faiss_gpu() -> Any | None:
+    """FAISS if it was built for GPUs and sees one, with its torch bindings; else None: any failure means no."""
+    faiss = import_faiss()
+    if faiss is None:
+        return None
+    try:
+        if faiss.get_num_gpus() < 1:
+            return None
+        importlib.import_module("faiss.contrib.torch_utils")
+        faiss.StandardGpuResources()
+    except (ImportError, OSError, AttributeError, RuntimeError):
+        return None
+    return faiss

@@ -1,223 +1,290 @@
-"""The index of tiles: exact inner product by FAISS, or by torch where FAISS is missing, with equal results.
+"""The index of tiles: exact, or inverted lists whose codes are vectors, bytes or products of small codebooks.
 
-Both only find candidates; scores are then computed once more, the same way for both, and ties go to the smaller
-``tile_id``. So rankings depend neither on the backend nor on the order of the vectors.
+What finds candidates is FAISS, or torch for kind flat where FAISS is missing or has no GPU build, with equal results:
+scores are computed once more, the same way for both, and ties go to the smaller ``tile_id``. Rankings depend neither on
+the backend nor on the order of the vectors, the block of queries or the threads.
+
+With little storage keep a quantised index (ivf_pq: ``m`` bytes a tile) and no pictures: ``tilewright tiles render``
+makes the few tiles that a search finds again from their pages (``data_gen/render_again.py``).
 """
 
-import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
+from tilewright.configs.digests import plain
 from tilewright.configs.errors import InputError
-from tilewright.configs.stage import write_atomically
-from tilewright.mining.faiss_import import import_faiss
+from tilewright.mining.index_arrays import Array, InFolder, InMemory, decode_ids, encode_ids
+from tilewright.mining.index_build import copy_segment, train_quantiser, write_segment
+from tilewright.mining.index_edit import make_new, publish, refuse_known, without_tiles
+from tilewright.mining.index_folder import (
+    IndexEntry,
+    SegmentEntry,
+    edit_lock,
+    new_entry,
+    open_quantiser,
+    open_segments,
+    read_entry,
+    remove_leftovers,
+    segment_name,
+    write_entry,
+    write_removed,
+)
+from tilewright.mining.index_quantiser import Quantiser
+from tilewright.mining.index_recall import DEPTH, check_recall, recall_vs_exact
+from tilewright.mining.index_search import Hits, Searcher
+from tilewright.mining.index_segment import Segment
+from tilewright.mining.index_settings import FLAT, RECALL, IndexSettings, RecallSettings, make_plan
+from tilewright.mining.index_source import InMemorySource, Source, sample_of
+from tilewright.mining.index_topk import Backend, TopK, choose_top_k
 from tilewright.train.contract import check_same_space
 
-INDEX_FAISS, INDEX_FLAT, TILE_IDS, INDEX_JSON = "index.faiss", "index.npy", "tile_ids.json", "index.json"
-Backend = Literal["auto", "faiss", "torch"]
-Hits = list[tuple[tuple[str, float], ...]]
-Array = np.ndarray[Any, Any]
-_QUERY_BLOCK = 256
-_SCORES_BLOCK = 1 << 26  # scores held at once by the torch backend
-_MARGIN = 16  # candidates fetched beyond k
-_NOISE = 1e-5  # two float32 sums of the same 4096 products differ by less
-_UNIT_TOLERANCE = 1e-2
-
-
-class _Flat(Protocol):
-    """Finds candidates; ``vectors`` gives rows back exactly."""
-
-    def candidates(self, queries: Array, k: int) -> tuple[Array, Array]: ...  # scores [Q, k] descending, rows [Q, k]
-    def vectors(self, rows: Array) -> Array: ...
-
-
-class _TorchFlat:
-    def __init__(self, vectors: Array) -> None:
-        self._vectors = vectors
-        self._tensor = torch.from_numpy(vectors)
-
-    def candidates(self, queries: Array, k: int) -> tuple[Array, Array]:
-        step = max(1, _SCORES_BLOCK // len(self._vectors))
-        blocks = (torch.from_numpy(queries[start : start + step]) for start in range(0, len(queries), step))
-        found = [torch.topk(block @ self._tensor.T, k, dim=1) for block in blocks]
-        return (
-            torch.cat([top.values for top in found]).numpy(),
-            torch.cat([top.indices for top in found]).numpy(),
-        )
-
-    def vectors(self, rows: Array) -> Array:
-        return self._vectors[rows]
-
-
-class _FaissFlat:
-    def __init__(self, index: Any) -> None:
-        self.index = index
-
-    def candidates(self, queries: Array, k: int) -> tuple[Array, Array]:
-        scores, rows = self.index.search(np.ascontiguousarray(queries), k)
-        return scores, rows
-
-    def vectors(self, rows: Array) -> Array:
-        return np.asarray(self.index.reconstruct_batch(rows))
+__all__ = ["Backend", "Hits", "TileIndex"]
 
 
 class TileIndex:
-    """Vectors of tiles by id. Made by ``build`` or ``load``; ``encoder_hash`` names the vectors' space."""
+    """Vectors of tiles by id. Made by ``build``, ``build_from`` or ``load``; ``encoder_hash`` names the
+    vectors' space. In a ``folder`` it is mapped and read-only: ``add`` and ``remove`` write new files there."""
 
-    def __init__(self, flat: _Flat, tile_ids: Sequence[str], dimension: int, encoder_hash: str) -> None:
-        self._flat = flat
-        self.tile_ids = tuple(tile_ids)
-        self.dimension, self.encoder_hash = dimension, encoder_hash
+    def __init__(
+        self,
+        entry: IndexEntry,
+        segments: Sequence[Segment],
+        quantiser: Quantiser | None,
+        top_k: TopK,
+        folder: Path | None,
+    ) -> None:
+        self.entry, self.folder = entry, folder
+        self.kind, self.dimension, self.encoder_hash = entry.kind, entry.dimension, entry.encoder_hash
+        self.quantiser, self.top_k = quantiser, top_k
+        self.segments = list(segments)
 
     def __len__(self) -> int:
-        return len(self.tile_ids)
+        return sum(len(segment.live) for segment in self.segments)
+
+    def __contains__(self, tile_id: str) -> bool:
+        return any(segment.find(encode_ids([tile_id]))[0] >= 0 for segment in self.segments)
 
     @property
     def backend(self) -> str:
         """What finds candidates: faiss or torch."""
-        return "faiss" if isinstance(self._flat, _FaissFlat) else "torch"
+        return self.top_k.name
+
+    @cached_property
+    def tile_ids(self) -> tuple[str, ...]:
+        """The ids of all tiles; of kind flat in the order they came in. ``in`` needs no such list."""
+        return tuple(tile_id for segment in self.segments for tile_id in decode_ids(segment.ids[segment.live_rows()]))
+
+    def tiles_of(self, pages: Collection[str]) -> list[str]:
+        """The ids of all tiles of ``pages``."""
+        found = ((segment, segment.of_pages(pages).rows) for segment in self.segments)
+        return [tile_id for segment, rows in found if rows is not None for tile_id in decode_ids(segment.ids[rows])]
 
     @classmethod
     def build(
-        cls, vectors: Tensor | Array, tile_ids: Sequence[str], *, encoder_hash: str, backend: Backend = "auto"
+        cls,
+        vectors: Tensor | Array,
+        tile_ids: Sequence[str],
+        *,
+        encoder_hash: str,
+        settings: IndexSettings = FLAT,
+        recall: RecallSettings = RECALL,
+        backend: Backend = "auto",
+        device: str = "cpu",
     ) -> "TileIndex":
-        """Index ``vectors`` [P, D] (unit length, float32 or float16) of ``tile_ids``.
+        """Index ``vectors`` [P, D] (unit length, float32 or float16) of ``tile_ids`` in memory; kind flat doesn't copy
+        float32 ones, so leave them as they are.
 
         Raises InputError for no vectors, vectors that aren't finite and of unit length, ids that are too few, too many
-        or given twice, or backend faiss without FAISS.
+        or given twice, backend faiss without FAISS, and as ``build_from``.
         """
-        array = vectors.numpy(force=True) if isinstance(vectors, Tensor) else np.asarray(vectors)
-        array = _checked(array, tile_ids)
-        faiss = None if backend == "torch" else import_faiss()
-        if faiss is None and backend == "faiss":
-            raise InputError("backend faiss: FAISS can't be imported: install tilewright[cpu], or use backend torch")
-        if faiss is None:
-            return cls(_TorchFlat(array), tile_ids, array.shape[1], encoder_hash)
-        index = faiss.IndexFlatIP(array.shape[1])
-        index.add(array)
-        return cls(_FaissFlat(index), tile_ids, array.shape[1], encoder_hash)
+        source = InMemorySource(_as_array(vectors), tile_ids)
+        return cls.build_from(
+            source, encoder_hash=encoder_hash, settings=settings, recall=recall, backend=backend, device=device
+        )
+
+    @classmethod
+    def build_from(
+        cls,
+        source: Source,
+        *,
+        encoder_hash: str,
+        settings: IndexSettings = FLAT,
+        recall: RecallSettings = RECALL,
+        like: "TileIndex | None" = None,
+        folder: Path | None = None,
+        backend: Backend = "auto",
+        device: str = "cpu",
+    ) -> "TileIndex":
+        """Index all of ``source``, in memory or, read and written in blocks, in ``folder``.
+
+        ``like``: an index whose trained quantiser is used instead of its own: shards that share one merge exactly.
+        Raises InputError if ``folder`` holds an index, for an encoder or dimension other than that of ``like``, as
+        ``make_plan``, and if recall@10 against exact search is below the floor.
+        """
+        plan = make_plan(settings, len(source), source.dimension) if like is None else like.entry.parameters
+        top_k = choose_top_k(backend, device, exact=plan.kind == "flat")
+        if like is None:
+            quantiser = train_quantiser(source, plan)
+        else:
+            like.check_vectors(encoder_hash, source.dimension)
+            quantiser = like.quantiser
+        if folder is not None:
+            make_new(folder)
+        arrays = InMemory() if folder is None else InFolder(folder / segment_name(1))
+        segment = write_segment(arrays, source, quantiser)
+        entry = new_entry(plan, source.dimension, encoder_hash, quantiser)
+        index = cls(entry, [segment], quantiser, top_k, None)
+        index.measure(source, recall)
+        if folder is None:
+            return index
+        publish(folder, index.entry, index.segments, quantiser)
+        return cls.load(folder, backend=backend, device=device)
+
+    def measure(self, source: Source | None, recall: RecallSettings) -> None:
+        """Measure recall@10 against exact search of ``source``, all the index's vectors; kind flat needs none.
+
+        Raises InputError if it is below the floor.
+        """
+        if self.kind == "flat" or source is None:
+            self.entry = replace(self.entry, recall_at_10_vs_exact=1.0 if self.kind == "flat" else None)
+            return
+        ids, queries = sample_of(source, recall.queries, recall.seed)
+        found = recall_vs_exact(self.search(queries, DEPTH + 1), ids, queries, source, self.top_k)
+        check_recall(found, recall, self.entry.parameters)
+        self.entry = replace(self.entry, recall_at_10_vs_exact=found, recall_queries=len(ids))
 
     def check_encoder(self, encoder_hash: str, where: str = "the index") -> None:
         """Raise InputError unless queries of the encoder ``encoder_hash`` may be searched here."""
         check_same_space(encoder_hash, self.encoder_hash, where)
 
-    def search(self, queries: Tensor | Array, k: int) -> Hits:
+    def check_vectors(self, encoder_hash: str, dimension: int) -> None:
+        """Raise InputError unless vectors of this encoder and dimension may be added here."""
+        if (encoder_hash, dimension) != (self.encoder_hash, self.dimension):
+            raise InputError(
+                f"{self.folder or 'the index'}: wanted vectors of encoder {self.encoder_hash[:16]}, dimension"
+                f" {self.dimension}; found encoder {encoder_hash[:16]}, dimension {dimension}"
+            )
+
+    def search(
+        self, queries: Tensor | Array, k: int, *, pages: Collection[str] | None = None, nprobe: int | None = None
+    ) -> Hits:
         """For each of ``queries`` [Q, D] its min(k, P) best tiles, ((tile_id, score), ...), best first.
 
-        Raises InputError for k below 1, another D, or queries that aren't finite.
+        ``pages``: tiles of these pages only; k hits, or all that there are (up to 50,000 tiles are compared one by
+        one). ``nprobe``: lists searched, instead of the index's own; more where they hold fewer than k tiles.
+        Raises InputError for k or nprobe below 1, another D, or queries that aren't finite.
         """
-        array = queries.numpy(force=True) if isinstance(queries, Tensor) else np.asarray(queries)
-        array = np.ascontiguousarray(array, dtype=np.float32)
-        if k < 1:
-            raise InputError(f"k: wanted at least 1, found {k}")
+        array = np.ascontiguousarray(_as_array(queries), dtype=np.float32)
+        nprobe = self.entry.parameters.nprobe if nprobe is None else nprobe
+        if k < 1 or (nprobe < 1 and self.quantiser is not None):
+            raise InputError(f"{'k' if k < 1 else 'nprobe'}: wanted at least 1, found {k if k < 1 else nprobe}")
         if array.ndim != 2 or array.shape[1] != self.dimension:
             raise InputError(f"queries: wanted shape [Q, {self.dimension}], found {list(array.shape)}")
         if not np.isfinite(array).all():
             raise InputError("queries hold NaN or infinity: the query encoder is broken")
-        k = min(k, len(self))
-        hits: Hits = []
-        for start in range(0, len(array), _QUERY_BLOCK):
-            hits += self._search_block(array[start : start + _QUERY_BLOCK], k)
-        return hits
+        if self.quantiser is not None:
+            nprobe = min(nprobe, self.quantiser.nlist)
+        return Searcher(self.segments, self.top_k, self.quantiser, pages).search(array, k, nprobe)
 
-    def _search_block(self, queries: Array, k: int) -> Hits:
-        """Fetch more until no tile left out can tie with the k-th; then score, sort and cut."""
-        wanted = min(k + _MARGIN, len(self))
-        hits: list[tuple[tuple[str, float], ...] | None] = [None] * len(queries)
-        todo = np.arange(len(queries))
-        while len(todo):
-            scores, rows = self._flat.candidates(queries[todo], wanted)
-            whole = wanted == len(self)
-            done = np.full(len(todo), whole) | (scores[:, -1] < scores[:, k - 1] - _NOISE)
-            for i in np.flatnonzero(done):
-                hits[todo[i]] = self._ranked(queries[todo[i]], rows[i], k)
-            todo = todo[~done]
-            wanted = min(2 * wanted, len(self))
-        return [row for row in hits if row is not None]
+    def add(self, vectors: Tensor | Array, tile_ids: Sequence[str], *, encoder_hash: str | None = None) -> None:
+        """Add ``vectors`` [P, D] of ``tile_ids`` as a new segment. Raises InputError as ``build`` and ``add_from``."""
+        self.add_from(InMemorySource(_as_array(vectors), tile_ids), encoder_hash or self.encoder_hash)
 
-    def _ranked(self, query: Array, rows: Array, k: int) -> tuple[tuple[str, float], ...]:
-        products = self._flat.vectors(rows).astype(np.float64) * query.astype(np.float64)
-        scores = products.sum(axis=1).astype(np.float32).tolist()  # a row's sum doesn't depend on its place
-        found = sorted(
-            zip((self.tile_ids[row] for row in rows), scores, strict=True), key=lambda hit: (-hit[1], hit[0])
-        )
-        return tuple(found[:k])
+    def add_from(self, source: Source, encoder_hash: str) -> None:
+        """Add all of ``source`` as a new segment.
+
+        Raises InputError for another encoder or dimension, an id that is in the index, and a folder that is the result
+        of a stage; FolderBusyError if another process changes the folder.
+        """
+        self.check_vectors(encoder_hash, source.dimension)
+        if self.folder is None:
+            refuse_known(self.segments, source)
+            self._now([*self.segments, write_segment(InMemory(), source, self.quantiser)])
+            return
+        with edit_lock(self.folder):
+            entry = self._refreshed()
+            refuse_known(self.segments, source)
+            name = segment_name(entry.generation + 1)
+            segment = write_segment(InFolder(self.folder / name), source, self.quantiser)
+            stored = SegmentEntry(name, len(segment), "", 0)
+            self._commit(replace(entry, segments=(*entry.segments, stored)))
+
+    def remove(self, tile_ids: Iterable[str]) -> None:
+        """Remove tiles. Raises InputError for an unknown id, for all tiles, and as ``add_from``."""
+        ids = encode_ids(sorted(set(tile_ids)))
+        if self.folder is None:
+            self._now(without_tiles(self.segments, ids))
+            return
+        with edit_lock(self.folder):
+            entry = self._refreshed()
+            segments, number = without_tiles(self.segments, ids), entry.generation + 1
+            stored = [
+                old
+                if len(segment.removed) == old.removed_tiles
+                else write_removed(self.folder, old, segment.removed, number)
+                for old, segment in zip(entry.segments, segments, strict=True)
+            ]
+            self._commit(replace(entry, segments=tuple(stored)))
+
+    def _now(self, segments: list[Segment]) -> None:
+        self.segments = segments
+        self.__dict__.pop("tile_ids", None)
+        self.entry = replace(self.entry, tiles=len(self))
+
+    def _refreshed(self) -> IndexEntry:
+        """The folder as another process may have left it since we loaded it."""
+        assert self.folder is not None
+        entry = read_entry(self.folder)
+        if entry.generation != self.entry.generation:
+            self._open(entry)
+        remove_leftovers(self.folder, entry.segments)
+        return entry
+
+    def _commit(self, entry: IndexEntry) -> None:
+        assert self.folder is not None
+        write_entry(self.folder, replace(entry, generation=entry.generation + 1))
+        self._open(read_entry(self.folder))
+
+    def _open(self, entry: IndexEntry) -> None:
+        assert self.folder is not None
+        self.entry = entry
+        self._now(open_segments(self.folder, entry, self.quantiser))
 
     def save(self, folder: Path) -> None:
-        """Write ``index.faiss`` (``index.npy`` by the torch backend), ``tile_ids.json`` and, last, ``index.json``."""
-        folder.mkdir(parents=True, exist_ok=True)
-        if isinstance(self._flat, _FaissFlat):
-            name = INDEX_FAISS
-            import_faiss().write_index(self._flat.index, str(folder / name))  # type: ignore[union-attr]
-        else:
-            name = INDEX_FLAT
-            np.save(folder / name, self._flat.vectors(np.arange(len(self))))
-        write_atomically(folder / TILE_IDS, json.dumps(list(self.tile_ids), indent=0) + "\n")
-        entry = {"kind": "flat", "metric": "inner product", "file": name, "tiles": len(self)}
-        entry |= {"dimension": self.dimension, "encoder_hash": self.encoder_hash}
-        write_atomically(folder / INDEX_JSON, json.dumps(entry, indent=1) + "\n")
+        """Write the index to a new ``folder``, ``index.json`` last. Raises InputError if it holds an index."""
+        make_new(folder)
+        for number, segment in enumerate(self.segments, 1):
+            copy_segment(InFolder(folder / segment_name(number)), segment)
+        publish(folder, self.entry, self.segments, self.quantiser)
 
     @classmethod
-    def load(cls, folder: Path, *, backend: Backend = "auto") -> "TileIndex":
-        """Read an index that ``save`` wrote, by either backend. Raises InputError if it isn't one or is damaged."""
-        entry, tile_ids = _read_entry(folder)
-        path = folder / entry["file"]
-        shape = (entry["tiles"], entry["dimension"])
-        faiss = None if backend == "torch" else import_faiss()
-        try:
-            if entry["file"] == INDEX_FAISS and faiss is not None:
-                index = faiss.read_index(str(path))
-                if (index.ntotal, index.d) != shape:
-                    raise InputError(f"{path}: wanted {shape} vectors, found {(index.ntotal, index.d)}")
-                return cls(_FaissFlat(index), tile_ids, shape[1], entry["encoder_hash"])
-            vectors = _flat_file(path, shape)
-        except (OSError, RuntimeError, ValueError) as error:
-            raise InputError(f"{path}: not a readable index of shape {shape}: {error}") from error
-        return cls.build(vectors, tile_ids, encoder_hash=entry["encoder_hash"], backend=backend)
+    def load(cls, folder: Path, *, backend: Backend = "auto", device: str = "cpu") -> "TileIndex":
+        """Map an index that was saved or built in ``folder``. Raises InputError if it isn't one or is damaged."""
+        entry = read_entry(folder)
+        top_k = choose_top_k(backend, device, exact=entry.kind == "flat")
+        quantiser = open_quantiser(folder, entry)
+        return cls(entry, open_segments(folder, entry, quantiser), quantiser, top_k, folder)
+
+    def info(self) -> dict[str, Any]:
+        """Kind, sizes, parameters, recall, as plain values."""
+        removed = sum(len(segment.removed) for segment in self.segments)
+        entry = plain(replace(self.entry, segments=()))
+        counts = {
+            "tiles": len(self),
+            "segments": len(self.segments),
+            "removed_tiles": removed,
+            "backend": self.backend,
+        }
+        if self.folder is not None:
+            counts["bytes"] = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+        return {key: value for key, value in entry.items() if key != "format"} | counts
 
 
-def _flat_file(path: Path, shape: tuple[int, int]) -> Array:
-    """The vectors of ``index.npy``, or of a flat ``index.faiss``, whose last P · D float32 they are."""
-    if path.suffix == ".npy":
-        array: Array = np.load(path, allow_pickle=False)
-        if array.shape != shape:
-            raise ValueError(f"it has shape {array.shape}")
-        return array
-    header = path.stat().st_size - 4 * shape[0] * shape[1]
-    if not 0 < header < 256:
-        raise ValueError(f"it has {path.stat().st_size} bytes")
-    return np.fromfile(path, dtype=np.float32, offset=header).reshape(shape)
-
-
-def _read_entry(folder: Path) -> tuple[dict[str, Any], list[str]]:
-    try:
-        entry = json.loads((folder / INDEX_JSON).read_text(encoding="utf-8"))
-        tile_ids = json.loads((folder / TILE_IDS).read_text(encoding="utf-8"))
-        known = entry["kind"] == "flat" and entry["file"] in (INDEX_FAISS, INDEX_FLAT)
-        if not known or len(tile_ids) != entry["tiles"] or not isinstance(entry["encoder_hash"], str):
-            raise ValueError(f"kind {entry['kind']!r}, {entry['tiles']} tiles, {len(tile_ids)} ids")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder}: not an index that we can read: {error}; run build_index") from error
-    return entry, tile_ids
-
-
-def _checked(vectors: Array, tile_ids: Sequence[str]) -> Array:
-    if vectors.ndim != 2 or not vectors.size:
-        raise InputError(f"vectors: wanted shape [P, D] with at least one tile, found {list(vectors.shape)}")
-    if len(tile_ids) != len(vectors):
-        raise InputError(f"{len(tile_ids)} tile ids for {len(vectors)} vectors")
-    if len(set(tile_ids)) != len(tile_ids):
-        raise InputError("a tile id stands twice in the index")
-    array = np.ascontiguousarray(vectors, dtype=np.float32)
-    lengths = np.linalg.norm(array, axis=1)
-    bad = np.flatnonzero(~(np.abs(lengths - 1) <= _UNIT_TOLERANCE))
-    if len(bad):
-        raise InputError(
-            f"{len(bad)} vectors aren't of unit length (first: {tile_ids[bad[0]]}, length {lengths[bad[0]]})"
-        )
-    return array / lengths[:, None] if vectors.dtype != np.float32 else array
+def _as_array(vectors: Tensor | Array) -> Array:
+    return vectors.numpy(force=True) if isinstance(vectors, Tensor) else np.asarray(vectors)

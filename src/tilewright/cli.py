@@ -19,6 +19,7 @@ from tilewright.configs.stage import Stage, rank_and_world, run_and_show
 from tilewright.configs.status import status_of
 from tilewright.data_gen import tiles_cli
 from tilewright.eval import precision_cli
+from tilewright.mining import index_cli
 from tilewright.train import encoder_cli
 
 STAGES: dict[str, tuple[str, str]] = {
@@ -40,7 +41,9 @@ STAGES: dict[str, tuple[str, str]] = {
     "make_nano": ("train", "the reader that ships with the package, as a model folder"),
     "make_tiny_model": ("train", "a tiny model of the real architecture, random weights"),
     "embed_tiles": ("mining", "checkpoint + tiles -> vectors"),
+    "train_index": ("mining", "vectors -> a quantiser that the shards of an index share"),
     "build_index": ("mining", "vectors -> FAISS index"),
+    "merge_index": ("mining", "shards of an index -> the index of all their vectors"),
     "mine_negatives": ("mining", "index + pairs -> training examples with judged hard negatives"),
     "train_embedder": ("train", "examples -> embedder checkpoint (InfoNCE)"),
     "make_reader_data": ("mining", "index + pairs -> reader examples on compressed tiles"),
@@ -101,6 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     precision_cli.add_parser(commands)
     encoder_cli.add_encoder(commands)
     encoder_cli.add_export(commands)
+    index_cli.add_parser(commands)
     status = commands.add_parser("status", help="what is complete, partial or stale in a folder of runs")
     status.add_argument("folder", type=Path)
     status.add_argument(

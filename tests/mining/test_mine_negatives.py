@@ -232,7 +232,7 @@ def test_killed_and_resumed_the_bytes_are_the_same(config: Config, tmp_path: Pat
 
 def test_an_index_of_another_encoder_is_refused(config: Config, corpus: Any, tmp_path: Path) -> None:
     index = TileIndex.load(corpus.root / "index")
-    index.encoder_hash = "0" * 64
+    index.entry = dataclasses.replace(index.entry, encoder_hash="0" * 64)
     index.save(tmp_path / "index")
     with pytest.raises(InputError, match="encoder"):
         run_stage(STAGE, dataclasses.replace(config, index=tmp_path / "index"))
