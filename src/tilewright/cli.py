@@ -41,13 +41,17 @@ STAGES: dict[str, tuple[str, str]] = {
     "make_nano": ("train", "the reader that ships with the package, as a model folder"),
     "make_tiny_model": ("train", "a tiny model of the real architecture, random weights"),
     "embed_tiles": ("mining", "checkpoint + tiles -> vectors"),
+    "merge_vectors": ("mining", "parts of a sharded embed_tiles -> the vectors of one run"),
     "train_index": ("mining", "vectors -> a quantiser that the shards of an index share"),
     "build_index": ("mining", "vectors -> FAISS index"),
     "merge_index": ("mining", "shards of an index -> the index of all their vectors"),
     "mine_negatives": ("mining", "index + pairs -> training examples with judged hard negatives"),
+    "merge_negatives": ("mining", "parts of a sharded mine_negatives -> the examples of one run"),
+    "mini_datastore": ("mining", "index + pairs -> a small corpus for comparing checkpoints"),
     "train_embedder": ("train", "examples -> embedder checkpoint (InfoNCE)"),
     "make_reader_data": ("mining", "index + pairs -> reader examples on compressed tiles"),
     "train_reader": ("train", "reader examples -> reader checkpoint"),
+    "make_questions": ("eval", "a benchmark's published files -> questions with their gold pages"),
     "evaluate": ("eval", "checkpoints -> index -> Recall@k, accuracy, report"),
 }
 

@@ -1,0 +1,1 @@
+"""Published benchmarks: one small entry each, from their own file schemas to EvalQuestion; ``registry`` lists them."""
