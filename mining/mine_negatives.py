@@ -6,6 +6,7 @@ becomes neither. The walk ends at ``negatives`` negatives (PixelRAG, arXiv 2606.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from tilewright.data_gen.splits import pages_of_split
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.tiles import page_of
 from tilewright.mining.candidates import Allowed, Candidates, Searcher, blocks_of, on_pages
-from tilewright.mining.embed_tiles import prefetch
 from tilewright.mining.judge import JUDGES, Judge
 from tilewright.mining.mined import Mined, Rules, mined_of
 from tilewright.mining.mining_config import Config as Config
@@ -124,15 +124,17 @@ class _Searched:
         return len(self._todo)
 
     def __iter__(self) -> Iterator[Ranked]:
-        blocks = blocks_of(self._pairs, self._config.block, self._todo)
-        for block, ranked in prefetch(blocks, self._search, workers=1):
-            for pair, candidates in zip(block, ranked, strict=True):
-                if pair.query_id in self._todo:
-                    yield pair, candidates
+        ahead: Future[list[Ranked]] | None = None
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="search") as pool:
+            for block in blocks_of(self._pairs, self._config.block, self._todo):
+                ready, ahead = ahead, pool.submit(self._search, block)
+                yield from () if ready is None else ready.result()
+            yield from () if ahead is None else ahead.result()
 
-    def _search(self, block: Sequence[QAPair]) -> list[Candidates]:
+    def _search(self, block: Sequence[QAPair]) -> list[Ranked]:
         scored = self._config.mode == "margin"
-        return self._searcher.search(block, self._config.top_k, self._allowed, score_positives=scored)
+        ranked = self._searcher.search(block, self._config.top_k, self._allowed, score_positives=scored)
+        return [each for each in zip(block, ranked, strict=True) if each[0].query_id in self._todo]
 
 
 def _miner(

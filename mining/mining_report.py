@@ -66,7 +66,7 @@ def verdicts_by_rank(mined: Sequence[Mined]) -> dict[str, dict[str, float]]:
     table: dict[str, dict[str, float]] = {}
     for rank, found in sorted(by_rank.items()):
         decided = sum(found[name] for name in DECIDED)
-        row: dict[str, float] = {name: found[name] for name in JUDGED} | {"judged": found.total()}
+        row: dict[str, float] = {**{name: found[name] for name in JUDGED}, "judged": found.total()}
         table[str(rank)] = row | ({"correct_share": found[Verdict.CORRECT.value] / decided} if decided else {})
     return table
 

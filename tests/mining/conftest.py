@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.mining.planted import Planted, write_planted
 
 from tilewright.data_gen.images import image_sha256
 from tilewright.data_gen.records import QAPair, Tile, write_jsonl
@@ -104,3 +105,10 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     vectors = encoder.encode_tiles([synthetic_image(64 + i // 2, 64, i) for i in range(len(tiles))])
     TileIndex.build(vectors, [tile.tile_id for tile in tiles], encoder_hash=encoder.hash).save(root / "index")
     return Corpus(root, tuple(page_ids))
+
+
+@pytest.fixture(scope="session")
+def planted(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Planted:
+    """Six facts, each on three pages and on a near-duplicate tile."""
+    checkpoint = corpus.root / "tiny/embedder"
+    return write_planted(tmp_path_factory.mktemp("planted"), load_encoder(checkpoint), checkpoint)
