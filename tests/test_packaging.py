@@ -46,7 +46,7 @@ def test_wheel_is_what_is_imported_and_carries_yamls_and_markers(python: Path, t
     for package in PACKAGES:
         wanted = {
             path.relative_to(ROOT).as_posix()
-            for pattern in ("*.py", "*.yaml", "*.js", "*.css", "*.json")
+            for pattern in ("*.py", "*.yaml", "*.tsv", "*.js", "*.css", "*.json")
             for path in (ROOT / package).rglob(pattern)
         }
         found = {path.relative_to(installed).as_posix() for path in (installed / package).rglob("*") if path.is_file()}
