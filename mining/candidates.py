@@ -5,7 +5,7 @@ gets the same floats, whatever had been finished.
 """
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,7 +23,7 @@ from tilewright.train.encoder import Encoder, load_encoder
 
 TILES_IN_MEMORY = 4096
 DIGESTS_IN_MEMORY = 65_536
-Allowed = Callable[[str], bool]  # tile_id -> may it be a candidate
+_MORE = 4  # times as many hits as wanted are fetched where only some pages count
 
 
 @dataclass(frozen=True)
@@ -80,25 +80,18 @@ class Searcher:
         return self.store.get(tile_id)
 
     def search(
-        self, pairs: Sequence[QAPair], depth: int, allowed: Allowed, *, score_positives: bool = False
+        self, pairs: Sequence[QAPair], depth: int, pages: Collection[str] | None, *, score_positives: bool = False
     ) -> list[Candidates]:
-        """The ``depth`` nearest allowed tiles of each pair (fewer if the index has no more).
+        """The ``depth`` nearest tiles of each pair on ``pages`` (None: on all), fewer if the index has no more.
 
         ``score_positives``: also those that have no rank. Raises StageError if the search fails: no candidates is
         never silently "no negatives".
         """
         queries = self.encoder.encode_queries([pair.query for pair in pairs])
-        total = len(self.index)
-        wanted = depth + 1  # one place for the positive
-        while True:
-            wanted = min(wanted, total)
-            found = [
-                _without_positive([hit for hit in hits if allowed(hit[0])], pair.tile_id, depth)
-                for pair, hits in zip(pairs, self._hits(queries, wanted), strict=True)
-            ]
-            if wanted == total or all(len(candidates.tile_ids) == depth for candidates in found):
-                break
-            wanted *= 2  # tiles that aren't allowed took places
+        found = [
+            _without_positive(hits, pair.tile_id, depth)
+            for pair, hits in zip(pairs, self._hits(queries, depth + 1, pages), strict=True)
+        ]  # one place for the positive
         if not score_positives:
             return found
         return [
@@ -112,13 +105,32 @@ class Searcher:
         """A tile's vector [D]; alone in its batch, so that it doesn't depend on other tiles."""
         return self.encoder.encode_tiles([self.store.image(tile_id)])[0]
 
-    def _hits(self, queries: Tensor, wanted: int) -> Hits:
+    def _hits(self, queries: Tensor, wanted: int, pages: Collection[str] | None) -> Hits:
+        """The ``wanted`` best on ``pages``: those among somewhat more of all pages, which cost less to find than a
+        search by pages; where they are too few, by pages.
+        """
+        if pages is None:
+            return self._searched(queries, wanted, None)
+        more = _MORE * wanted
+        hits = [
+            tuple(hit for hit in row if page_of(hit[0]) in pages)[:wanted]
+            for row in self._searched(queries, more, None)
+        ]
+        short = [number for number, row in enumerate(hits) if len(row) < wanted and more < len(self.index)]
+        for number, row in zip(short, self._searched(queries[short], wanted, pages) if short else (), strict=True):
+            hits[number] = row
+        return hits
+
+    def _searched(self, queries: Tensor, wanted: int, pages: Collection[str] | None) -> Hits:
         try:
-            hits = self.index.search(queries, wanted)
+            hits = self.index.search(queries, wanted, pages=pages)
         except (RuntimeError, OSError) as error:
             raise StageError(f"the search failed: {error}") from error
-        if len(hits) != len(queries) or any(len(row) != wanted for row in hits):
-            raise StageError(f"the search gave {[len(row) for row in hits]} hits; wanted {wanted} for each query")
+        most = min(wanted, len(self.index))
+        if len(hits) != len(queries) or any(
+            not 1 <= len(row) <= most or (pages is None and len(row) < most) for row in hits
+        ):
+            raise StageError(f"the search gave {[len(row) for row in hits]} hits; wanted {most} for each query")
         return hits
 
 
@@ -131,11 +143,6 @@ def _without_positive(hits: Sequence[tuple[str, float]], positive: str, depth: i
 
 def _product(query: Tensor, tile: Tensor) -> float:
     return float((query.double() * tile.double()).sum())
-
-
-def on_pages(pages: Collection[str] | None) -> Allowed:
-    """Allows tiles of ``pages``; None allows all."""
-    return (lambda _: True) if pages is None else (lambda tile_id: page_of(tile_id) in pages)
 
 
 def blocks_of(

@@ -21,7 +21,7 @@ from tilewright.data_gen.records import QAPair, TrainingExample, read_jsonl
 from tilewright.data_gen.splits import pages_of_split
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.tiles import page_of
-from tilewright.mining.candidates import Allowed, Candidates, Searcher, blocks_of, on_pages
+from tilewright.mining.candidates import Candidates, Searcher, blocks_of
 from tilewright.mining.judge import JUDGES, Judge
 from tilewright.mining.mined import Mined, Rules, mined_of
 from tilewright.mining.mining_config import Config as Config
@@ -98,7 +98,7 @@ def _search_and_judge(
             "mine_negatives",
             mine,
             lambda pair: pair.query_id,
-            lambda todo: look_down(_Searched(config, searcher, pairs, todo, on_pages(pages))),
+            lambda todo: look_down(_Searched(config, searcher, pairs, todo, pages)),
             out,
             max_error_share=config.max_error_share,
             metrics=None if session is None else session.metrics,
@@ -115,9 +115,14 @@ class _Searched:
     """
 
     def __init__(
-        self, config: Config, searcher: Searcher, pairs: Sequence[QAPair], todo: Sequence[QAPair], allowed: Allowed
+        self,
+        config: Config,
+        searcher: Searcher,
+        pairs: Sequence[QAPair],
+        todo: Sequence[QAPair],
+        pages: Collection[str] | None,
     ) -> None:
-        self._config, self._searcher, self._pairs, self._allowed = config, searcher, pairs, allowed
+        self._config, self._searcher, self._pairs, self._pages = config, searcher, pairs, pages
         self._todo = _ids(todo)
 
     def __len__(self) -> int:
@@ -133,7 +138,7 @@ class _Searched:
 
     def _search(self, block: Sequence[QAPair]) -> list[Ranked]:
         scored = self._config.mode == "margin"
-        ranked = self._searcher.search(block, self._config.top_k, self._allowed, score_positives=scored)
+        ranked = self._searcher.search(block, self._config.top_k, self._pages, score_positives=scored)
         return [each for each in zip(block, ranked, strict=True) if each[0].query_id in self._todo]
 
 

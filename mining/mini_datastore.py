@@ -16,7 +16,7 @@ from tilewright.data_gen.records import QAPair, write_jsonl
 from tilewright.data_gen.review import sample
 from tilewright.data_gen.tile_store import TileStore, write_store
 from tilewright.data_gen.tiles import page_of
-from tilewright.mining.candidates import Searcher, blocks_of, on_pages
+from tilewright.mining.candidates import Searcher, blocks_of
 from tilewright.train.split_files import read_pairs
 
 STORE = "store"
@@ -60,7 +60,7 @@ def mini_datastore(config: Config, inputs: Inputs, out: Path) -> Counts:
     def work(todo: Sequence[QAPair]) -> Iterator[tuple[QAPair, list[str] | ItemError]]:
         unfinished = {pair.query_id for pair in todo}
         for block in blocks_of(chosen, config.block, unfinished):
-            ranked = searcher.search(block, config.top_n, on_pages(None))
+            ranked = searcher.search(block, config.top_n, None)
             for pair, candidates in zip(block, ranked, strict=True):
                 if pair.query_id in unfinished:
                     yield pair, _nearest(pair, candidates.tile_ids, candidates.positive_rank, config.top_n)

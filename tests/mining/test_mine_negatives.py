@@ -23,7 +23,7 @@ from tilewright.data_gen.splits import pages_of_split
 from tilewright.data_gen.tile_store import TileStore, write_store
 from tilewright.data_gen.tiles import page_of
 from tilewright.data_gen.verdicts import Verdict
-from tilewright.mining.candidates import Searcher, blocks_of, on_pages
+from tilewright.mining.candidates import Searcher, blocks_of
 from tilewright.mining.index import TileIndex
 from tilewright.mining.judge import JUDGES, JudgeError
 from tilewright.mining.mine_negatives import STAGE, Config
@@ -175,13 +175,13 @@ def test_an_unparsed_reply_is_no_verdict(config: Config, monkeypatch: pytest.Mon
 
 
 def test_a_failed_search_is_a_stage_error(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    def down(self: TileIndex, queries: Any, k: int) -> Any:
+    def down(self: TileIndex, queries: Any, k: int, pages: Any) -> Any:
         raise RuntimeError("connection refused")
 
     monkeypatch.setattr(TileIndex, "search", down)
     with pytest.raises(StageError, match="search failed"):
         run_stage(STAGE, config)
-    monkeypatch.setattr(TileIndex, "search", lambda self, queries, k: [() for _ in queries])
+    monkeypatch.setattr(TileIndex, "search", lambda self, queries, k, pages: [() for _ in queries])
     with pytest.raises(StageError, match="hits"):
         run_stage(STAGE, config)
 
@@ -275,11 +275,10 @@ def test_blocks_are_fixed_by_the_whole_list(count: int, size: int, left: int) ->
     assert list(blocks_of(pairs, size, todo)) == [b for b in whole if todo & {pair.query_id for pair in b}]
 
 
-def test_rank_bins_and_page_gate() -> None:
+def test_rank_bins() -> None:
     assert [rank_bin(rank, 20) for rank in (1, 2, 3, 4, 10, 11, 20, None)] == [
         "01", "02-03", "02-03", "04-10", "04-10", "11-20", "11-20", "not in top 20",
     ]  # fmt: skip
-    assert on_pages(None)("a-0000-00") and on_pages({"a"})("a-0001-00") and not on_pages({"a"})("b-0000-00")
 
 
 @pytest.mark.parametrize("change", [{"negatives": 0}, {"negatives": 7}, {"block": 0}])
