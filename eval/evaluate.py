@@ -1,13 +1,12 @@
-"""Stage: rebuild the tile index from each checkpoint, search the test questions, and report every row.
+"""Stage: search the questions with every retriever, ask every reader, and report every row.
 
-Writes metrics.json, runs/{row}.trec, qrels_tiles.trec, qrels_pages.trec, records/{row}.jsonl and report.html.
+Writes metrics.json, table.md, table.tex, runs/{row}.trec, qrels_tiles.trec, qrels_pages.trec, records/{row}.jsonl,
+report.html and report_pictures/. All but the latencies in metrics.json and report.html are the same for equal requests.
 """
 
 import dataclasses
 import json
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -15,48 +14,62 @@ from typing import Any, Literal
 from tilewright.configs.bounds import check_bounds
 from tilewright.configs.digests import LOGS
 from tilewright.configs.errors import InputError
-from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main, write_atomically
-from tilewright.data_gen.records import QAPair
+from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_path, main, write_atomically
+from tilewright.data_gen.records import write_jsonl
 from tilewright.data_gen.tile_store import TileStore
-from tilewright.eval.bootstrap import ClusterBootstrap
+from tilewright.eval.cache import Cache
 from tilewright.eval.checkpoints import Checkpoint, check_names, folders_of, runs_of
-from tilewright.eval.metrics import INCOMPLETE, LEVELS, NOT_RUN, RowResult, Scorer
+from tilewright.eval.evaluation import Evaluation, Plan
+from tilewright.eval.grading_cells import GraderName, JudgeOptions
+from tilewright.eval.metrics import INCOMPLETE, NOT_RUN
 from tilewright.eval.outputs import write_rankings
-from tilewright.eval.questions import Pool, clusters, subset
-from tilewright.eval.reader_grid import NO_GRID, Asked, Grid, ReaderConfig, read_grid
-from tilewright.eval.readers import GOLD
-from tilewright.eval.report.build import shown_question, write_report
-from tilewright.eval.report.curves import figures_of
-from tilewright.eval.rows import TEXT_ROWS, OcrConfig, Precision, RowContext, rows_of
+from tilewright.eval.page_texts import Pages
+from tilewright.eval.questions import Pool, Redirects, pair_questions, subset, with_kinds
+from tilewright.eval.registry import (
+    BUILT_IN_DELIVERIES,
+    BUILT_IN_RETRIEVERS,
+    DeliveryOptions,
+    ReaderOptions,
+    Registry,
+    RetrieverOptions,
+    check_hybrids,
+)
+from tilewright.eval.report.build import write_report
+from tilewright.eval.rows import RowSpec, cells_of, listed, specs_of
+from tilewright.eval.scoring import Measure
 from tilewright.eval.show_results import show
-from tilewright.eval.sources import describe, nano_lines, training_runs
-from tilewright.eval.tools import MissingToolError
-from tilewright.train.reader import load_reader
+from tilewright.eval.sources import Models, TrainingRun, describe, nano_lines, training_runs
+from tilewright.eval.workshop import OcrConfig, Precision, Workshop
 from tilewright.train.run_control import torch_threads
 from tilewright.train.split_files import read_pairs
 
 
 @dataclass(frozen=True)
 class Config:
-    """Evaluate embedder ``checkpoints`` and readers on the questions ``pairs`` over all ``tiles``.
+    """Evaluate ``rows`` on the questions ``pairs`` over all ``tiles``.
 
-    ``rows``: the retrievers, by name of a checkpoint or of tilewright.eval.rows.TEXT_ROWS; ``compare``: pairs [row,
-    against] for paired differences. ``rendered``: the tiles as they were rendered, where ``tiles`` holds smaller
-    pictures of them: readers are given those, and they say what corpus is searched.
-    ``ks``: cut-offs of recall; ``depth``: hits kept per question, cut-off of MRR. ``missing_tool``: whether a row whose
-    tool isn't installed is an error or is shown as not run. ``max_error_share``: above it a row is marked incomplete.
-    ``resamples`` and ``confidence`` of the cluster bootstrap. ``splits`` (folder with pages.json) is checked for
-    questions on training pages; ``memorise_run``, ``reader_run`` and each checkpoint's ``run`` are folders of training
-    stages whose curves are shown; ``before`` are stages named in the report. ``device``: auto takes the accelerator if
-    there is one.
+    ``rows``: names of retrievers (recall alone), or RowSpec: Retriever x Delivery x Reader and k. Retrievers are the
+    ``checkpoints``, what ``retrievers`` declares, and bm25, ocr, gold, none; ``deliveries`` besides as_is; ``readers``.
+    ``compare``: pairs [row, against] of retrievers or cells for paired differences. ``rendered``: the tiles as they
+    were rendered, where ``tiles`` holds smaller pictures of them: readers are given those. ``pages``: the documents
+    behind them, for rows of text; ``dump``: the MediaWiki dump they came from, for wikitext. ``redirects``: JSON
+    {address: address}, pages that count as one in recall.
+    ``ks``: cut-offs of recall; ``depth``: hits kept per question, cut-off of MRR. ``read_questions``: how many readers
+    are asked, chosen by digest of their ids (None: all). ``graders``: columns of accuracy; ``judge``: a model as one
+    more, which then decides. ``missing_tool``: whether a row whose tool isn't installed is an error or is shown as not
+    run. ``max_error_share``: above it a row is marked incomplete.
+    ``cache``: a folder that keeps hits, texts, predictions and grades by content: a run with one row more (into another
+    ``out``) works out that row alone. ``resamples``, ``confidence``: of the cluster bootstrap. ``splits`` (folder with
+    pages.json) is checked for questions on training pages; ``memorise_run`` and each checkpoint's ``run`` are training
+    stages whose curves are shown; ``before``: stages named in the report. ``shown_questions`` have their pictures in
+    the report, at most ``shown_hits`` a row; those of all others lie beside it if ``all_pictures``.
     """
 
     out: Path
-    rows: tuple[str, ...]
+    rows: tuple[str | RowSpec, ...]
     compare: tuple[tuple[str, str], ...]
     ks: tuple[int, ...]
     depth: int
-    readers: ReaderConfig | None
     ocr: OcrConfig
     missing_tool: Literal["error", "not_run"]
     max_error_share: float
@@ -70,90 +83,118 @@ class Config:
     pairs: Path = input_path()
     splits: Path | None = input_path(default=None)
     rendered: Path | None = input_path(default=None)
+    pages: Path | None = input_path(default=None)
+    dump: Path | None = input_path(default=None)
+    redirects: Path | None = input_path(default=None)
     checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
+    reader_checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
     checkpoint_folders: tuple[Path, ...] = input_path(init=False)
-    reader_base: Path | None = input_path(default=None)
-    reader_trained: Path | None = input_path(default=None)
+    reader_folders: tuple[Path, ...] = input_path(init=False)
+    retrievers: dict[str, RetrieverOptions] = field(default_factory=dict)
+    deliveries: dict[str, DeliveryOptions] = field(default_factory=dict)
+    readers: dict[str, ReaderOptions] = field(default_factory=dict)
+    read_questions: int | None = None
+    graders: tuple[GraderName, ...] = ("exact", "alias", "token_f1")
+    judge: JudgeOptions | None = None
+    cache: Path | None = execution(default=None)
     memorise_run: Path | None = input_path(default=None)
-    reader_run: Path | None = input_path(default=None)
     before: tuple[Path, ...] = input_path(default=())
+    all_pictures: bool = False
     device: str = "auto"
     precision: Precision = "float32"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "checkpoint_folders", folders_of(self.checkpoints))
-        _check_rows(self)
+        object.__setattr__(self, "reader_folders", folders_of(self.reader_checkpoints))
         if not self.ks or min(self.ks) < 1 or list(self.ks) != sorted(set(self.ks)) or self.depth < max(self.ks):
             raise ValueError(f"ks: wanted rising ks >= 1 and depth >= the last, found {self.ks} and {self.depth}")
-        check_bounds(self, 1, None, "threads", "shown_hits", "resamples")
+        check_bounds(self, 1, None, "threads", "shown_hits", "resamples", "read_questions")
         check_bounds(self, 0, None, "shown_questions", "seed")
         check_bounds(self, 0, 1, "max_error_share", "confidence")
         if self.confidence in (0, 1):
             raise ValueError(f"confidence: wanted above 0 and below 1, found {self.confidence}")
+        if not self.graders or len(set(self.graders)) < len(self.graders):
+            raise ValueError(f"graders: wanted at least one, each once, found {list(self.graders)}")
+        _check_rows(self)
 
 
 def _check_rows(config: Config) -> None:
-    used = [("compare", name) for pair in config.compare for name in pair]
-    used += [("readers.tiles_from", name) for name in (config.readers.retrievers if config.readers else ())]
-    if len(set(config.rows)) != len(config.rows) or not config.rows:
+    """Raise ValueError for a name that nothing has, or one that can't be part of a row's."""
+    check_names("checkpoints", [*config.checkpoints, *config.retrievers], tuple(BUILT_IN_RETRIEVERS))
+    check_names("deliveries", list(config.deliveries), tuple(BUILT_IN_DELIVERIES))
+    check_names("readers", [*config.readers], ())
+    check_names("reader_checkpoints", [*config.reader_checkpoints], ())
+    specs = specs_of(config.rows)
+    known = {
+        "retriever": [*config.checkpoints, *config.retrievers, *BUILT_IN_RETRIEVERS],
+        "delivery": [*config.deliveries, *BUILT_IN_DELIVERIES],
+        "reader": list(config.readers),
+    }
+    if len(set(known["retriever"])) < len(known["retriever"]):
+        raise ValueError(f"retrievers: wanted other names than those of checkpoints, found {known['retriever']}")
+    check_hybrids(config.retrievers, dict.fromkeys(known["retriever"]))
+    if not specs or len(set(config.rows)) < len(config.rows):
         raise ValueError(f"rows: wanted at least one, each once, found {list(config.rows)}")
-    check_names(config.checkpoints, (*TEXT_ROWS, GOLD))
-    for name in config.rows:
-        if name not in TEXT_ROWS and name not in config.checkpoints:
-            raise ValueError(
-                f"rows: no row {name!r}; there are {list(TEXT_ROWS)}, and of checkpoints {list(config.checkpoints)}"
-            )
-    for key, name in used:
-        if name not in config.rows:
-            raise ValueError(f"{key}: wanted rows of this run ({list(config.rows)}), found {name!r}")
+    for spec in specs:
+        for part, names in known.items():
+            for name in listed(getattr(spec, part)):
+                if name not in names:
+                    raise ValueError(f"rows: no {part} {name!r}; there are {names}")
+        if max(spec.k) > config.depth and any(True for _ in spec.cells()):
+            raise ValueError(f"rows: wanted k of at most depth {config.depth}, found {spec.k}")
+    rows = [*(name for spec in specs for name in spec.retrievers), *(cell.name for cell in cells_of(specs))]
+    for pair in config.compare:
+        for name in pair:
+            if name not in rows:
+                raise ValueError(f"compare: wanted rows of this run ({list(dict.fromkeys(rows))}), found {name!r}")
 
 
 def evaluate(config: Config, inputs: Inputs, out: Path) -> Counts:
-    """Score every row and reader; raise InputError for questions, tiles or runs that can't be evaluated."""
-    store = TileStore.open(inputs["tiles"])
-    pairs, pool = read_pairs(inputs["pairs"]), Pool.of(store)
-    rendered = _rendered(inputs, store)
-    runs = training_runs(inputs, runs_of(config.checkpoints))
-    folders = {name: checkpoint.folder for name, checkpoint in config.checkpoints.items()}
-    sources = describe(inputs, folders, config.before, pairs, pool, runs)
-    titles, urls = _titles_and_urls(store)
-    rows = rows_of(config.checkpoints)
-    context = RowContext(store, pool, pairs, out, config.depth, folders, config.ocr, config.device, config.precision)
-    with torch_threads(config.threads):
-        missing = _missing_tools(config, context)
-        results = {}
-        for name in config.rows:
-            if name not in missing:
-                with _timed(out, name):
-                    results[name] = rows[name].run(context)
-        with _timed(out, "readers"):
-            grid = _read(config, inputs, context, rendered, results, urls)
-    metrics = {
-        "schema": STAGE.schema,
-        "settings": _settings(config),
-        **sources,
-        "stand_ins": [*sources["stand_ins"], *nano_lines(results)],
-        **_score(config, pairs, pool, results, missing),
-        "readers": list(grid.summaries),
-        "costs": dict(grid.costs),
-    }
-    write_rankings(out, pairs, pool, urls, results, config.depth)
-    write_atomically(out / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    shown = [
-        shown_question(pair, pool, titles, results, grid.of(pair), pictured=config.shown_hits)
-        for pair in subset(pairs, config.shown_questions, config.seed, "shown")
-    ]
-    figures = [figure for run in runs for figure in figures_of(run.title, run.curve, run.counts)]
-    write_report(out / "report.html", metrics, shown, figures, store)
+    """Score every row; raise InputError for questions, tiles or runs that can't be evaluated."""
+    pairs = read_pairs(inputs["pairs"])
+    workshop = _workshop(config, inputs, out)
+    questions = with_kinds(pair_questions(pairs, Redirects.read(inputs.get("redirects"))), workshop.kinds)
+    workshop = dataclasses.replace(workshop, questions=questions)
+    readers = runs_of(config.reader_checkpoints)
+    runs = training_runs(inputs, runs_of(config.checkpoints), readers)
+    models = Models(_folders(config.checkpoints), _folders(config.reader_checkpoints))
+    annotators = {pair.annotator for pair in pairs}
+    sources = describe(inputs, models, config.before, questions, annotators, workshop.pool, runs)
+    registry = Registry(workshop, config.retrievers, config.deliveries, config.readers)
+    evaluation = Evaluation(registry, _plan(config, workshop))
+    with torch_threads(config.threads), workshop.cache.locked():
+        evaluation.run()
+        metrics = {"schema": STAGE.schema, "settings": _settings(config), **sources, **evaluation.metrics()}
+        metrics["stand_ins"] = [*sources["stand_ins"], *nano_lines(evaluation.results), *_stand_in_readers(evaluation)]
+        metrics["latency"] = evaluation.latencies().table()
+        _write(config, evaluation, metrics, out, runs)
     return _counts(metrics)
 
 
-def _titles_and_urls(store: TileStore) -> tuple[dict[str, str], dict[str, str]]:
-    """({page_id: title}, {page_id: url}) of the pages in a store."""
-    titles, urls = {}, {}
-    for tile in store.iterate_light():
-        titles[tile.page_id], urls[tile.page_id] = tile.title, tile.url
-    return titles, urls
+def _folders(checkpoints: Mapping[str, Checkpoint]) -> dict[str, Path]:
+    return {name: checkpoint.folder for name, checkpoint in checkpoints.items()}
+
+
+def _workshop(config: Config, inputs: Inputs, out: Path) -> Workshop:
+    store = TileStore.open(inputs["tiles"])
+    pool = Pool.of(store)
+    pages = None
+    if "pages" in inputs:
+        pages = Pages.open(inputs["pages"], pool.tiles_of, inputs.get("dump"))
+    return Workshop(
+        store=store,
+        rendered=_rendered(inputs, store),
+        pool=pool,
+        questions=(),
+        pages=pages,
+        checkpoints=config.checkpoints,
+        readers=config.reader_checkpoints,
+        ocr=config.ocr,
+        cache=Cache(config.cache or out / ".cache"),
+        out=out,
+        device=config.device,
+        precision=config.precision,
+    )
 
 
 def _rendered(inputs: Inputs, store: TileStore) -> TileStore:
@@ -167,77 +208,44 @@ def _rendered(inputs: Inputs, store: TileStore) -> TileStore:
     return rendered
 
 
-def _missing_tools(config: Config, context: RowContext) -> dict[str, str]:
-    """{row: reason} of the rows that can't run. Raises MissingToolError instead if the config says so."""
-    missing, rows = {}, rows_of(config.checkpoints)
-    for name in config.rows:
-        try:
-            rows[name].require(context)
-        except MissingToolError as error:
-            if config.missing_tool == "error":
-                raise MissingToolError(
-                    f"row {name!r}: {error}; or take the row out, or set missing_tool: not_run to show it as not run"
-                ) from error
-            missing[name] = str(error)
-    return missing
-
-
-def _read(
-    config: Config,
-    inputs: Inputs,
-    context: RowContext,
-    rendered: TileStore,
-    results: Mapping[str, RowResult],
-    urls: Mapping[str, str],
-) -> Grid:
-    folders = {name: inputs[f"reader_{name}"] for name in ("base", "trained") if f"reader_{name}" in inputs}
-    if config.readers is None or not folders:
-        return NO_GRID
-    readers = {name: load_reader(folder, device=context.place, dtype=context.dtype) for name, folder in folders.items()}
-    asked = Asked(
-        context.pairs,
-        rendered,
-        results,
-        urls,
-        seed=config.seed,
-        resamples=config.resamples,
-        confidence=config.confidence,
-        max_error_share=config.max_error_share,
+def _plan(config: Config, workshop: Workshop) -> Plan:
+    count = len(workshop.questions) if config.read_questions is None else config.read_questions
+    return Plan(
+        specs=specs_of(config.rows),
+        measure=Measure(
+            config.ks, config.depth, config.resamples, config.seed, config.confidence, config.max_error_share
+        ),
+        compare=config.compare,
+        graders=config.graders,
+        judge=config.judge,
+        read=subset(workshop.questions, count, config.seed, "readers"),
+        missing_is_error=config.missing_tool == "error",
     )
-    return read_grid(config.readers, readers, asked, context.out)
 
 
-def _score(
-    config: Config, pairs: Sequence[QAPair], pool: Pool, results: Mapping[str, RowResult], missing: Mapping[str, str]
-) -> dict[str, Any]:
-    """Chance, rows and paired differences of metrics.json. A difference needs both of its rows."""
-    bootstrap = ClusterBootstrap(
-        clusters(pairs), resamples=config.resamples, seed=config.seed, confidence=config.confidence
-    )
-    scorer = Scorer(pairs, pool, bootstrap, ks=config.ks, depth=config.depth)
-    measured = {name: scorer.measure(result) for name, result in results.items()}
-    rows, titles = {}, {name: row.title for name, row in rows_of(config.checkpoints).items()}
-    for name in config.rows:
-        title = {"title": titles[name]}
-        if name in missing:
-            rows[name] = title | {"status": NOT_RUN, "reason": missing[name]}
-        else:
-            rows[name] = title | scorer.summary(results[name], measured[name], config.max_error_share)
-    differences = [
-        {"row": row, "against": against} | scorer.difference(measured[row], measured[against])
-        for row, against in config.compare
-        if row in measured and against in measured
-    ]
-    return {"chance": scorer.chance, "rows": rows, "differences": differences}
+def _stand_in_readers(evaluation: Evaluation) -> list[str]:
+    readers = {cell.reader: evaluation.registry.reader(cell.reader) for cell in evaluation.records}
+    return [f"Reader {name}: {reader.stand_in}" for name, reader in readers.items() if reader.stand_in]
+
+
+def _write(
+    config: Config, evaluation: Evaluation, metrics: Mapping[str, Any], out: Path, runs: list[TrainingRun]
+) -> None:
+    workshop = evaluation.registry.workshop
+    write_rankings(out, workshop.questions, workshop.pool, workshop.urls, evaluation.results)
+    for cell, records in evaluation.records.items():
+        write_jsonl(out / "records" / f"{cell.name}.jsonl", records)
+    write_atomically(out / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_report(out, metrics, evaluation, runs, config)
+    (out / LOGS).mkdir(exist_ok=True)
+    timings = [{"part": part, "seconds": round(seconds, 3)} for part, seconds in evaluation.seconds.items()]
+    (out / LOGS / "timings.jsonl").write_text("".join(json.dumps(line) + "\n" for line in timings), encoding="utf-8")
 
 
 def _settings(config: Config) -> dict[str, Any]:
     """What the report says about how figures were made."""
-    names = ("ks", "depth", "confidence", "resamples", "seed", "max_error_share")
-    settings = {name: getattr(config, name) for name in names}
-    if config.readers is not None:
-        settings["readers"] = dataclasses.asdict(config.readers)
-    return settings
+    names = ("ks", "depth", "confidence", "resamples", "seed", "max_error_share", "read_questions")
+    return {name: getattr(config, name) for name in names}
 
 
 def _counts(metrics: Mapping[str, Any]) -> Counts:
@@ -252,25 +260,18 @@ def _counts(metrics: Mapping[str, Any]) -> Counts:
         "incomplete": statuses.count(INCOMPLETE),
         "errors": sum(row.get("n_errors", 0) for row in [*rows.values(), *readers]),
         "recall": {
-            name: {level: {key: value["value"] for key, value in row[level].items()} for level in LEVELS}
+            name: {
+                level: {key: value["value"] for key, value in row[level].items()}
+                for level in ("page", "tile")
+                if level in row
+            }
             for name, row in rows.items()
             if row["status"] != NOT_RUN
         },
     }
 
 
-@contextmanager
-def _timed(out: Path, part: str) -> Iterator[None]:
-    """Add a line to logs/timings.jsonl: how long a part of this run took (a resumed one skips what was finished)."""
-    started = time.monotonic()
-    yield
-    path = out / LOGS / "timings.jsonl"
-    path.parent.mkdir(exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"part": part, "seconds": round(time.monotonic() - started, 3)}) + "\n")
-
-
-STAGE = Stage("evaluate", Config, evaluate, schema=2, show=show)
+STAGE = Stage("evaluate", Config, evaluate, schema=3, show=show)
 
 if __name__ == "__main__":
     main(STAGE)

@@ -1,4 +1,4 @@
-"""Recall and reciprocal rank of one row, by gold page and by gold tile, with intervals and chance beside them."""
+"""Recall and reciprocal rank of one retriever: by gold page, by gold tile, by string, with intervals and chance."""
 
 import dataclasses
 import math
@@ -9,129 +9,165 @@ from typing import Any
 import numpy as np
 
 from tilewright.configs.errors import InputError
-from tilewright.data_gen.records import QAPair
 from tilewright.eval.bootstrap import ClusterBootstrap, Estimate, Values
-from tilewright.eval.questions import Pool, relevant_pages, relevant_tiles
+from tilewright.eval.first_ranks import NOT_FOUND, Ranks, first_ranks, reciprocal_at, success_at
+from tilewright.eval.parts import Hits as Hits
+from tilewright.eval.parts import Question
+from tilewright.eval.questions import Pool
+from tilewright.eval.statistics_cells import Comparison, compare
 from tilewright.train.chance import expected_reciprocal_rank, expected_success
-from tilewright.train.retrieval_metrics import recalls, reciprocal_ranks
 
-Hits = Sequence[tuple[str, float]]
-COMPLETE, INCOMPLETE, NOT_RUN = "complete", "incomplete", "not run"
-LEVELS = ("page", "tile")
+COMPLETE, INCOMPLETE, FAILED, NOT_RUN = "complete", "incomplete", "failed", "not run"
+PAGE, TILE, STRING = "page", "tile", "evidence_recall_string"
+LEVELS = (PAGE, TILE)
 Measured = Mapping[str, Mapping[str, Values]]  # {level: {measure: [Q]}}, NaN where a question doesn't count
 
 
 @dataclass(frozen=True)
 class RowResult:
-    """What a row gives back: for each query_id either hits (tiles, best first; may be none) or an error.
+    """What a retriever gives back: for each query_id either hits (items, best first; may be none) or an error.
 
-    ``items_failed``: tiles that the row couldn't make searchable. ``facts``: what the report says about the row.
-    ``texts``: {tile_id: text} if the row delivers text to a reader, None if pictures.
+    ``items_failed``: items that it couldn't make searchable. ``facts``: what the report says about it. ``page_of``:
+    {item_id: page_id} of all it searches; None: the pool's tiles. ``evidence``: {query_id: which of its hits hold an
+    answer as a string}; None: not looked at.
     """
 
     hits: Mapping[str, Hits]
     errors: Mapping[str, str]
     facts: Mapping[str, Any]
     items_failed: int = 0
-    texts: Mapping[str, str] | None = None
+    page_of: Mapping[str, str] | None = None
+    evidence: Mapping[str, Sequence[bool]] | None = None
 
 
 class Scorer:
-    """Scores rows on the same questions, pool and resamples. ``ks``: cut-offs of recall; ``depth``: of MRR.
+    """Scores retrievers on the same questions and resamples. ``ks``: cut-offs of recall; ``depth``: of MRR.
 
-    Recall@k by page: the gold page is among the pages of the first k *tiles* (= Success@k with every tile of the gold
-    page relevant). Recall@k by tile: the gold tile is among them.
+    Recall@k by page: a gold page is among the pages of the first k *items* (distinct items, not pages: k tiles of one
+    page are k). By tile: a gold tile is among them; None for a retriever that finds no tiles.
     """
 
     def __init__(
-        self, pairs: Sequence[QAPair], pool: Pool, bootstrap: ClusterBootstrap, *, ks: Sequence[int], depth: int
+        self, questions: Sequence[Question], pool: Pool, bootstrap: ClusterBootstrap, *, ks: Sequence[int], depth: int
     ) -> None:
-        self.pairs, self.pool, self.bootstrap = pairs, pool, bootstrap
+        self.questions, self.pool, self.bootstrap = questions, pool, bootstrap
         self.ks, self.depth = ks, depth
         self.measures = (*(f"recall@{k}" for k in ks), "mrr")
-        self._relevant = {"page": relevant_pages(pairs), "tile": relevant_tiles(pairs)}
-        self.chance = {level: self._chance(level) for level in LEVELS}
+        self._ids = [question.query_id for question in questions]
+        self.chance = self.chance_among(pool.page_of)
 
     def measure(self, result: RowResult) -> Measured:
-        """Values of each question. Raises InputError for a question without an outcome or an unknown tile."""
-        for pair in self.pairs:
-            if (pair.query_id in result.hits) == (pair.query_id in result.errors):
-                raise InputError(f"question {pair.query_id!r}: wanted hits or an error, found both or neither")
-        rankings = {query_id: self._tiles(hits) for query_id, hits in result.hits.items()}
-        pages = {query_id: [self.pool.page_of[tile] for tile in tiles] for query_id, tiles in rankings.items()}
-        return {"page": self._values(pages, "page", result), "tile": self._values(rankings, "tile", result)}
+        """Values of each question. Raises InputError for a question without an outcome, or a hit that can't be."""
+        for name in self._ids:
+            if (name in result.hits) == (name in result.errors):
+                raise InputError(f"question {name!r}: wanted hits or an error, found both or neither")
+        pages = self.pool.page_of if result.page_of is None else result.page_of
+        failed = np.array([name in result.errors for name in self._ids])
+        hits = {name: _checked(result.hits[name][: self.depth], pages) for name in self._ids if name in result.hits}
+        measured = {PAGE: self._figures(self.ranks_by_page(hits, pages), failed)}
+        if any(item in self.pool.page_of for item in pages):
+            tiles = {question.query_id: question.gold_tiles for question in self.questions}
+            measured[TILE] = self._figures(first_ranks(self._ids, hits, tiles), failed)
+        if result.evidence is not None:
+            measured[STRING] = self._figures(self.ranks_by_string(result.evidence), failed)
+        return measured
+
+    def ranks_by_page(self, hits: Mapping[str, Hits], page_of: Mapping[str, str]) -> Ranks:
+        """[Q]: rank of the first item of a gold page."""
+        pages = {name: [(page_of[item], score) for item, score in found] for name, found in hits.items()}
+        return first_ranks(self._ids, pages, {question.query_id: question.gold_pages for question in self.questions})
+
+    def ranks_by_string(self, evidence: Mapping[str, Sequence[bool]]) -> Ranks:
+        """[Q]: rank of the first item that holds an answer as a string."""
+        ranks = (
+            next((rank for rank, held in enumerate(evidence.get(name, ()), start=1) if held), NOT_FOUND)
+            for name in self._ids
+        )
+        return np.fromiter(ranks, np.int64, len(self._ids))
 
     def summary(self, result: RowResult, measured: Measured, max_error_share: float) -> dict[str, Any]:
         """A row of metrics.json: figures with interval and chance, counts, and whether the row is complete."""
-        total, errors = len(self.pairs), len(result.errors)
-        shares = errors / total, result.items_failed / len(self.pool)
+        total, errors = len(self.questions), len(result.errors)
+        pages = self.pool.page_of if result.page_of is None else result.page_of
+        chance = self.chance if pages is self.pool.page_of else self.chance_among(pages)
+        shares = errors / total, result.items_failed / max(1, len(pages))
         return {
-            "status": INCOMPLETE if max(shares) > max_error_share else COMPLETE,
+            "status": FAILED if errors == total else INCOMPLETE if max(shares) > max_error_share else COMPLETE,
             "n_questions": total,
             "n_graded": total - errors,
             "n_errors": errors,
-            "n_pages": len({pair.page_id for pair in self.pairs if pair.query_id not in result.errors}),
+            "n_pages": len({question.cluster for question in self.questions if question.query_id not in result.errors}),
+            "n_items": len(pages),
             "tiles_failed": result.items_failed,
             "facts": dict(result.facts),
         } | {
             level: {
-                name: as_json(self.bootstrap.mean(values)) | {"chance": self.chance[level][name]}
-                for name, values in measured[level].items()
+                name: as_json(self.bootstrap.mean(values)) | {"chance": chance.get(level, {}).get(name)}
+                for name, values in figures.items()
             }
-            for level in LEVELS
+            for level, figures in measured.items()
         }
 
     def difference(self, left: Measured, right: Measured) -> dict[str, Any]:
-        """Paired ``left - right`` of every figure, over the questions graded on both sides."""
+        """Paired ``left - right`` of every figure that both have, over the questions graded on both sides."""
         return {
-            level: {
-                name: as_json(self.bootstrap.difference(values, right[level][name]))
-                for name, values in left[level].items()
-            }
-            for level in LEVELS
+            level: {name: compared(self.bootstrap, values, right[level][name]) for name, values in figures.items()}
+            for level, figures in left.items()
+            if level in right
         }
 
-    def _tiles(self, hits: Hits) -> list[str]:
-        tiles = [tile for tile, _ in hits[: self.depth]]
-        unknown = next((tile for tile in tiles if tile not in self.pool.page_of), None)
-        if unknown is not None:
-            raise InputError(f"a row returned tile {unknown!r}, which isn't among the {len(self.pool)} tiles searched")
-        return tiles
+    def _figures(self, ranks: Ranks, failed: Any) -> dict[str, Values]:
+        found = {f"recall@{k}": success_at(ranks, k) for k in self.ks}
+        found["mrr"] = reciprocal_at(ranks, self.depth)
+        return {name: np.where(failed, np.nan, values) for name, values in found.items()}
 
-    def _values(self, rankings: Mapping[str, Sequence[str]], level: str, result: RowResult) -> dict[str, Values]:
-        relevant = self._relevant[level]
-        found = {f"recall@{k}": recalls(rankings, relevant, k) for k in self.ks}
-        found["mrr"] = reciprocal_ranks(rankings, relevant)
-        return {name: self._array(found[name], result) for name in self.measures}
+    def chance_among(self, page_of: Mapping[str, str]) -> dict[str, dict[str, float | None]]:
+        """{level: {measure: expectation of a random ranking of these items}}, over the questions that have a gold."""
+        sizes: dict[str, int] = {}
+        for page in page_of.values():
+            sizes[page] = sizes.get(page, 0) + 1
+        by_page = [
+            sum(sizes.get(page, 0) for page in question.gold_pages)
+            for question in self.questions
+            if question.gold_pages
+        ]
+        by_tile = [len(question.gold_tiles & page_of.keys()) for question in self.questions if question.gold_tiles]
+        return {PAGE: self._chance(by_page, len(page_of)), TILE: self._chance(by_tile, len(page_of))}
 
-    def _array(self, by_query: Mapping[str, float], result: RowResult) -> Values:
-        counts = (
-            by_query.get(pair.query_id, math.nan) if pair.query_id not in result.errors else math.nan
-            for pair in self.pairs
-        )
-        return np.fromiter(counts, dtype=np.float64, count=len(self.pairs))
-
-    def _chance(self, level: str) -> dict[str, float | None]:
-        """Mean expectation of a random ranking of the pool, over the questions that have a gold ``level``."""
-        sizes = [self._right_tiles(pair, level) for pair in self.pairs if self._relevant[level][pair.query_id]]
+    def _chance(self, right: Sequence[int], items: int) -> dict[str, float | None]:
         ways: dict[str, Callable[[int], float]] = {
-            f"recall@{k}": lambda size, k=k: expected_success(len(self.pool), size, k)  # type: ignore[misc]
+            f"recall@{k}": lambda size, k=k: expected_success(items, size, k)  # type: ignore[misc]
             for k in self.ks
         }
-        ways["mrr"] = lambda size: expected_reciprocal_rank(len(self.pool), size, self.depth)
-        expected = {name: {size: way(size) for size in set(sizes)} for name, way in ways.items()}
+        ways["mrr"] = lambda size: expected_reciprocal_rank(items, size, self.depth)
+        expected = {name: {size: way(size) for size in set(right)} for name, way in ways.items()} if items else {}
         return {
-            name: math.fsum(by_size[size] for size in sizes) / len(sizes) if sizes else None
-            for name, by_size in expected.items()
+            name: math.fsum(expected[name][size] for size in right) / len(right) if right and items else None
+            for name in ways
         }
 
-    def _right_tiles(self, pair: QAPair, level: str) -> int:
-        """How many tiles of the pool count as right for a question."""
-        if level == "page":
-            return len(self.pool.tiles_of.get(pair.page_id, ()))
-        return int(pair.tile_id in self.pool.page_of)
+
+def _checked(hits: Hits, page_of: Mapping[str, str]) -> Hits:
+    unknown = next((item for item, _ in hits if item not in page_of), None)
+    if unknown is not None:
+        raise InputError(f"a row returned {unknown!r}, which isn't among the {len(page_of)} items searched")
+    if len({item for item, _ in hits}) < len(hits):
+        raise InputError(f"a row returned an item twice: {[item for item, _ in hits][:5]}")
+    return hits
 
 
 def as_json(estimate: Estimate) -> dict[str, Any]:
     """An estimate as metrics.json holds it."""
     return dataclasses.asdict(estimate)
+
+
+def compared(bootstrap: ClusterBootstrap, left: Values, right: Values) -> dict[str, Any]:
+    """``left - right`` with its interval, questions gained and lost, and p-values."""
+    return comparison_as_json(compare(bootstrap, left, right, np.isnan(left), np.isnan(right)))
+
+
+def comparison_as_json(found: Comparison) -> dict[str, Any]:
+    """A paired difference as metrics.json holds it."""
+    mcnemar = None if found.mcnemar is None else found.mcnemar.exact
+    counts = {name: getattr(found, name) for name in ("gained", "lost", "same", "only_left", "only_right")}
+    return as_json(found.difference) | counts | {"p": found.test.p, "p_method": found.test.method, "p_mcnemar": mcnemar}

@@ -1,20 +1,37 @@
-"""Text of tile pictures by tesseract, through pytesseract: journalled per tile; a failed tile is counted, not empty."""
+"""Text of pictures by tesseract, through pytesseract: kept by content; a failed picture is an error, not empty."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from pathlib import Path
+from typing import Protocol
 
 import pytesseract
 from PIL import Image
 
 from tilewright.configs.errors import InputError
-from tilewright.configs.items import ItemError, process_items
-from tilewright.data_gen.tile_store import TileStore
+from tilewright.configs.items import ItemError
+from tilewright.eval.cache import Cache
+from tilewright.eval.parts import Picture
 from tilewright.eval.tools import MissingToolError
 
-_PREFIX = "ocr/"  # of journal keys: other parts of a stage share the journal
+ENGINE = "--oem 1 --psm 3"
+
+
+class OcrSettings(Protocol):
+    """What ``read_pictures`` goes by; see workshop.OcrConfig."""
+
+    @property
+    def language(self) -> str: ...
+
+    @property
+    def scale(self) -> float: ...
+
+    @property
+    def timeout_s(self) -> float: ...
+
+    @property
+    def processes(self) -> int: ...
 
 
 def require_tesseract(language: str) -> str:
@@ -43,56 +60,57 @@ def ocr_image(image: Image.Image, *, language: str, scale: float, timeout_s: flo
         image = image.resize(size, Image.Resampling.LANCZOS)
     image.format = "PPM"  # pytesseract hands pictures over as files: uncompressed is quickest
     try:
-        return str(pytesseract.image_to_string(image, lang=language, config="--oem 1 --psm 3", timeout=timeout_s))
+        return str(pytesseract.image_to_string(image, lang=language, config=ENGINE, timeout=timeout_s))
     except pytesseract.TesseractNotFoundError:
         raise
     except (RuntimeError, OSError, ValueError) as error:
         raise ItemError(f"{type(error).__name__}: {error}") from error
 
 
-def ocr_tiles(
-    store: TileStore, out: Path, *, language: str, scale: float, processes: int, timeout_s: float
-) -> tuple[dict[str, str], dict[str, str]]:
-    """({tile_id: text}, {tile_id: kind of failure}) of all tiles; details of failures are in ``out/logs``.
+def picture_key(picture: Picture) -> str:
+    """A picture's name among what was read: its content, and its compression unless that is 1."""
+    return picture.sha256 if picture.compression == 1 else f"{picture.sha256}/{picture.compression!r}"
 
-    At most ``processes`` tesseract processes at a time, of one thread each. Finished tiles stay in ``out``'s journal.
+
+def read_pictures(
+    pictures: Sequence[Picture], settings: OcrSettings, cache: Cache
+) -> tuple[dict[str, str], dict[str, str]]:
+    """({picture_key: text}, {picture_key: error}); each picture is read once for all rows and runs.
+
+    At most ``settings.processes`` tesseract processes at a time, of one thread each. Raises MissingToolError.
     """
-    failed: dict[str, str] = {}
+    version = require_tesseract(settings.language)
 
     def read(image: Image.Image) -> str | ItemError:
         try:
-            return ocr_image(image, language=language, scale=scale, timeout_s=timeout_s)
+            return ocr_image(image, language=settings.language, scale=settings.scale, timeout_s=settings.timeout_s)
         except ItemError as error:
             return error
 
-    def work(keys: Sequence[str]) -> Iterable[tuple[str, str | ItemError]]:
-        with _one_thread_each(), ThreadPoolExecutor(processes) as pool:
-            for key, value in _read_all(store, keys, lambda image: pool.submit(read, image), processes):
-                if isinstance(value, ItemError):
-                    failed[key.removeprefix(_PREFIX)] = str(value).partition(":")[0]
-                yield key, value
+    def work(todo: Sequence[Picture]) -> Iterator[tuple[Picture, str | ItemError]]:
+        with _one_thread_each(), ThreadPoolExecutor(settings.processes) as pool:
+            yield from _read_all(todo, lambda image: pool.submit(read, image), settings.processes)
 
-    keys = [_PREFIX + tile_id for tile_id in store.tile_ids]
-    texts = process_items("ocr", keys, str, work, out, max_error_share=1.0)  # the row decides what is too many
-    return {key.removeprefix(_PREFIX): text for key, text in texts.items()}, failed
+    part = cache.part("ocr", version, settings.language, settings.scale, ENGINE)
+    return cache.values(part, "ocr", pictures, picture_key, work)
 
 
 def _read_all(
-    store: TileStore, keys: Sequence[str], submit: Callable[[Image.Image], Future[str | ItemError]], width: int
-) -> Iterator[tuple[str, str | ItemError]]:
-    """(key, text or error) as they finish; one decoded picture waits beside the ``width`` at work."""
-    running: dict[Future[str | ItemError], str] = {}
-    for key in keys:
+    pictures: Iterable[Picture], submit: Callable[[Image.Image], Future[str | ItemError]], width: int
+) -> Iterator[tuple[Picture, str | ItemError]]:
+    """(picture, text or error) as they finish; one decoded picture waits beside the ``width`` at work."""
+    running: dict[Future[str | ItemError], Picture] = {}
+    for picture in pictures:
         try:
-            image = store.image(key.removeprefix(_PREFIX))
+            image = picture.shown()
         except InputError as error:
-            yield key, ItemError(f"picture can't be decoded: {error}")
+            yield picture, ItemError(f"picture can't be decoded: {error}")
             continue
-        running[submit(image)] = key
+        running[submit(image)] = picture
         if len(running) > width:
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             yield from [(running.pop(future), future.result()) for future in done]
-    yield from [(key, future.result()) for future, key in running.items()]
+    yield from [(picture, future.result()) for future, picture in running.items()]
 
 
 @contextmanager

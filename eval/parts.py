@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, overload
 
 from PIL import Image
 
@@ -28,8 +28,9 @@ class Question:
 
     ``answers``: the gold answer, then its aliases; any of them is right. ``gold_pages``: page_ids, any of which counts
     as found (redirects included; empty: out of recall by page); ``gold_tiles`` likewise. ``options``: of a multiple
-    choice. ``picture``: encoded bytes of a query image, b"" without one. ``cluster``: what the bootstrap resamples.
-    ``kinds``: kinds of evidence the answer stands in (infobox, table, list, paragraph), where known.
+    choice. ``answer_parts``: of an answer that is a list, each item with its spellings. ``picture``: encoded bytes of
+    a query image, b"" without one. ``cluster``: what the bootstrap resamples. ``kinds``: kinds of evidence the answer
+    stands in (infobox, table, list, paragraph), where known.
     """
 
     query_id: str
@@ -40,6 +41,7 @@ class Question:
     gold_urls: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    answer_parts: tuple[tuple[str, ...], ...] = ()
     picture: bytes = b""
     cluster: str = ""
 
@@ -122,18 +124,19 @@ class Item:
 
 @dataclass(frozen=True)
 class Found:
-    """Outcome of a search: for each query_id either hits, best first (may be none), or an error, never both.
-
-    ``items_failed``: items that couldn't be made searchable.
-    """
+    """Outcome of a search: for each query_id either hits, best first (may be none), or an error, never both."""
 
     hits: Mapping[str, tuple[tuple[str, float], ...]]
     errors: Mapping[str, str] = field(default_factory=dict)
-    items_failed: int = 0
 
 
 class Retriever(Protocol):
-    """Finds items for questions. ``facts``: what the report says about it; ``identity``: equal ones search alike."""
+    """Finds items for questions. ``facts``: what the report says about it; ``identity``: equal ones search alike.
+
+    ``items_failed``: items that couldn't be made searchable. ``closed_book``: there is nothing to find, so a reader is
+    asked without anything; for all others no hits mean that there is nothing to read. ``sees_gold``: what it finds
+    depends on a question's gold.
+    """
 
     @property
     def title(self) -> str: ...
@@ -143,6 +146,15 @@ class Retriever(Protocol):
 
     @property
     def facts(self) -> Mapping[str, object]: ...
+
+    @property
+    def items_failed(self) -> int: ...
+
+    @property
+    def closed_book(self) -> bool: ...
+
+    @property
+    def sees_gold(self) -> bool: ...
 
     @property
     def page_of(self) -> Mapping[str, str]:
@@ -185,15 +197,15 @@ class Delivery(Protocol):
 
 @dataclass(frozen=True)
 class Asked:
-    """One question to a reader with what it is given. ``key`` names it by content: question, options and items."""
+    """One question to a reader with what it is given."""
 
     question: Question
     items: tuple[Item, ...]
 
-    @functools.cached_property
-    def key(self) -> str:
-        """Equal keys get equal answers from one reader."""
-        return digest_text(canonical_json([self.question.asked_digest, *[item.digest for item in self.items]]))
+    def key(self, sees_answers: bool) -> str:
+        """Names it by content, question, options and items: equal keys get equal answers from one reader."""
+        answers = list(self.question.answers) if sees_answers else []
+        return digest_text(canonical_json([self.question.asked_digest, answers, *[item.digest for item in self.items]]))
 
 
 @dataclass(frozen=True)
@@ -215,7 +227,7 @@ class Prediction:
 
 class Reader(Protocol):
     """Answers questions from items. ``identity``: equal readers answer alike; ``stand_in``: what must be said of one
-    that is no model, else ""."""
+    that is no model, else "". ``sees_answers``: it is told the gold answers, so they are part of what is asked."""
 
     @property
     def title(self) -> str: ...
@@ -225,6 +237,9 @@ class Reader(Protocol):
 
     @property
     def stand_in(self) -> str: ...
+
+    @property
+    def sees_answers(self) -> bool: ...
 
     def cost(self, item: Item) -> int:
         """Tokens that ``item`` adds to the input."""
@@ -247,7 +262,13 @@ class Ranked(Sequence[Item]):
     def __iter__(self) -> Iterator[Item]:
         return (self._retriever.item(item_id) for item_id, _ in self._hits)
 
-    def __getitem__(self, index: int | slice) -> "Item | Sequence[Item]":  # type: ignore[override]
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Item]: ...
+
+    def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
         if isinstance(index, slice):
             return [self._retriever.item(item_id) for item_id, _ in self._hits[index]]
         return self._retriever.item(self._hits[index][0])

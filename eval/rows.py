@@ -1,188 +1,147 @@
-"""The rows of an evaluation: how each finds tiles for the questions. A new one is a checkpoint or a TEXT_ROWS entry."""
+"""Rows of an evaluation: Retriever x Delivery x Reader by name, and what each retriever finds."""
 
-import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+from itertools import product
+from typing import Any
 
-import numpy as np
-import torch
-
-from tilewright.configs.stage import execution
-from tilewright.data_gen.records import QAPair
-from tilewright.data_gen.tile_store import TileStore
-from tilewright.eval.checkpoints import Checkpoint
+from tilewright.configs.bounds import check_bounds
+from tilewright.configs.items import ItemError
+from tilewright.eval.cache import Cache
 from tilewright.eval.metrics import RowResult
-from tilewright.eval.questions import Pool
-from tilewright.eval.tools import require_module
-from tilewright.mining.embed_tiles import Config as EmbedConfig
-from tilewright.mining.embed_tiles import write_vectors
-from tilewright.mining.index import TileIndex
-from tilewright.mining.vector_store import VectorStore
-from tilewright.train.distributed import choose_device
-from tilewright.train.encoder import Encoder, load_encoder
+from tilewright.eval.parts import Item, Question, Ranked, Retriever
+from tilewright.eval.string_evidence import holds
 
-Precision = Literal["float32", "bfloat16", "float16"]
+Names = str | tuple[str, ...]
+AS_IS = "as_is"
 
 
 @dataclass(frozen=True)
-class OcrConfig:
-    """How tiles are read: tesseract ``language`` (``eng+deu``), pictures enlarged ``scale`` times, at most
-    ``processes`` at a time, each given up after ``timeout_s`` seconds."""
+class RowSpec:
+    """A row, or, where several names or ``k`` are given, every combination of them.
 
-    language: str
-    scale: float
-    timeout_s: float
-    processes: int = execution()
+    ``retriever``, ``delivery`` and ``reader`` are names of the config's; ``k``: how many items a reader gets. Without
+    a reader a row is scored by recall alone.
+    """
+
+    retriever: Names
+    delivery: Names = AS_IS
+    reader: Names = ()
+    k: tuple[int, ...] = (3,)
 
     def __post_init__(self) -> None:
-        if self.scale <= 0 or self.processes < 1 or self.timeout_s <= 0:
-            raise ValueError("wanted scale > 0, processes >= 1 and timeout_s > 0")
+        if not self.retrievers or not listed(self.delivery) or not self.k or len(set(self.k)) < len(self.k):
+            raise ValueError(f"wanted a retriever, a delivery and distinct k, found {self}")
+        for k in self.k:
+            check_bounds(_K(k), 1, None, "k")
+
+    @property
+    def retrievers(self) -> tuple[str, ...]:
+        """Its retrievers."""
+        return listed(self.retriever)
+
+    def cells(self) -> Iterator["Cell"]:
+        """Every combination that has a reader, in the order of the names."""
+        for retriever, delivery, reader, k in product(
+            self.retrievers, listed(self.delivery), listed(self.reader), self.k
+        ):
+            yield Cell(retriever, delivery, reader, k)
 
 
 @dataclass(frozen=True)
-class RowContext:
-    """What a row may use. ``checkpoints``: {row: embedder folder}, run on ``device`` (auto: an accelerator if there is
-    one) in ``precision``; ``out`` is the stage's folder: its journal and hidden entries outlive a kill."""
+class _K:
+    k: int
 
-    store: TileStore
-    pool: Pool
-    pairs: Sequence[QAPair]
-    out: Path
-    depth: int
-    checkpoints: Mapping[str, Path]
-    ocr: OcrConfig
-    device: str = "auto"
-    precision: Precision = "float32"
 
-    def encoder(self, name: str) -> Encoder:
-        """The encoder of a checkpoint, ready to encode queries."""
-        return load_encoder(self.checkpoints[name], device=self.place, dtype=self.dtype)
-
-    @property
-    def place(self) -> torch.device:
-        """Where models run."""
-        return choose_device(self.device)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """What models compute in."""
-        return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[self.precision]
+def listed(names: Names) -> tuple[str, ...]:
+    """One name or several, as several."""
+    return (names,) if isinstance(names, str) else names
 
 
 @dataclass(frozen=True)
-class Row:
-    """``title`` says what it is; ``require`` raises MissingToolError if it can't run."""
+class Cell:
+    """One retriever, delivery, reader and k: what an accuracy is given for."""
 
-    title: str
-    require: Callable[[RowContext], None]
-    run: Callable[[RowContext], RowResult]
+    retriever: str
+    delivery: str
+    reader: str
+    k: int
 
-
-def _embedder(name: str, title: str) -> Row:
-    """A row that embeds all tiles with a checkpoint, rebuilds the index and searches it."""
-
-    def run(context: RowContext) -> RowResult:
-        index = _rebuilt_index(name, context)
-        encoder = context.encoder(name)
-        index.check_encoder(encoder.hash)
-        found = index.search(encoder.encode_queries([pair.query for pair in context.pairs]), context.depth)
-        hits = {pair.query_id: hits for pair, hits in zip(context.pairs, found, strict=True)}
-        return RowResult(hits, {}, _facts(encoder, context.store))
-
-    return Row(title, lambda context: None, run)
+    @property
+    def name(self) -> str:
+        """The cell as a name of rows and files."""
+        return f"{self.retriever}.{self.delivery}.{self.reader}.k{self.k}"
 
 
-def _rebuilt_index(name: str, context: RowContext) -> TileIndex:
-    """The index of all tiles by one checkpoint; finished blocks of vectors outlive a kill."""
-    folder = context.out / f".vectors-{name}"
-    folder.mkdir(exist_ok=True)
-    checkpoint, tiles = context.checkpoints[name], context.store.folder
-    config = EmbedConfig(folder, checkpoint, tiles, model_dtype=context.precision, device=context.device)
-    write_vectors(config, {"checkpoint": checkpoint, "tiles": tiles}, folder)
-    vectors = VectorStore.open(folder)
-    return TileIndex.build(
-        vectors.rows(np.arange(len(vectors))), list(vectors.tile_ids), encoder_hash=vectors.encoder_hash
-    )
+def specs_of(rows: Sequence[str | RowSpec]) -> list[RowSpec]:
+    """The rows, a name alone standing for its retriever."""
+    return [RowSpec(row) if isinstance(row, str) else row for row in rows]
 
 
-def _facts(encoder: Encoder, store: TileStore) -> dict[str, object]:
-    contract = encoder.contract
-    pixels = contract.pixels
-    width, height = max(map(store.size_px, store.tile_ids), key=math.prod)
-    return {
-        "encoder_hash": encoder.hash[:16],
-        "family": contract.adapter,
-        "base_model": contract.base_model,
-        "parameters": sum(parameter.numel() for parameter in encoder.model.parameters()),
-        "dimension": encoder.dimension,
-        "min_pixels": pixels.min_pixels,
-        "max_pixels": pixels.max_pixels,
-        "enlarge": pixels.enlarge,
-        "tile_px": [width, height],
-        "visual_tokens": encoder.tokens(width, height),
+def retrievers_of(specs: Iterable[RowSpec]) -> list[str]:
+    """Every retriever of the rows once, in their order."""
+    return list(dict.fromkeys(name for spec in specs for name in spec.retrievers))
+
+
+def cells_of(specs: Iterable[RowSpec]) -> list[Cell]:
+    """Every cell of the rows once, in their order."""
+    return list(dict.fromkeys(cell for spec in specs for cell in spec.cells()))
+
+
+@dataclass(frozen=True)
+class Search:
+    """A retriever's result, and how many seconds a question took on average (None: all came from the cache)."""
+
+    result: RowResult
+    seconds: float | None
+
+
+def search(name: str, retriever: Retriever, questions: Sequence[Question], depth: int, cache: Cache) -> Search:
+    """The hits of every question down to ``depth``; those in the cache aren't searched again.
+
+    A question whose search fails is an error: it is never answered as if nothing had been retrieved.
+    """
+    spent: list[float] = []
+
+    def work(todo: Sequence[Question]) -> Iterator[tuple[Question, Any]]:
+        if not todo:
+            return
+        started = time.monotonic()
+        found = retriever.search(todo, depth)
+        spent.append((time.monotonic() - started) / len(todo))
+        for question in todo:
+            if question.query_id in found.errors:
+                yield question, ItemError(found.errors[question.query_id])
+            else:
+                yield question, [list(hit) for hit in found.hits[question.query_id]]
+
+    part = cache.part("hits", retriever.identity, depth)
+    key = _own_key if retriever.sees_gold else _asked_key
+    values, errors = cache.values(part, name, questions, key, work)
+    hits = {
+        question.query_id: tuple((str(item), float(score)) for item, score in values[key(question)])
+        for question in questions
+        if key(question) in values
     }
-
-
-def _need_bm25(context: RowContext) -> None:
-    require_module("bm25s", "text")
-
-
-def _search_texts(texts: Mapping[str, str], context: RowContext, facts: Mapping[str, object], failed: int) -> RowResult:
-    from tilewright.eval.bm25 import K1, B, Bm25
-
-    index = Bm25(texts)
-    hits = {pair.query_id: index.search(pair.query, context.depth) for pair in context.pairs}
-    search = {"search": f"BM25 (Lucene's variant), k1 {K1}, b {B}, no stop words, no stemming"}
-    return RowResult(hits, {}, {**search, **facts}, failed, texts)
-
-
-def _run_bm25(context: RowContext) -> RowResult:
-    texts = {tile.tile_id: tile.text for tile in context.store.iterate_light()}
-    empty = sum(not text.strip() for text in texts.values())
-    return _search_texts(texts, context, {"text": "DOM text of each tile", "tiles_without_text": empty}, 0)
-
-
-def _need_ocr(context: RowContext) -> None:
-    _need_bm25(context)
-    require_module("pytesseract", "ocr")
-    from tilewright.eval.ocr import require_tesseract
-
-    require_tesseract(context.ocr.language)
-
-
-def _run_ocr(context: RowContext) -> RowResult:
-    from tilewright.eval.ocr import ocr_tiles, require_tesseract
-
-    options = context.ocr
-    texts, failed = ocr_tiles(
-        context.store,
-        context.out,
-        language=options.language,
-        scale=options.scale,
-        processes=options.processes,
-        timeout_s=options.timeout_s,
-    )
-    empty = sum(not text.strip() for text in texts.values())
-    version = require_tesseract(options.language)
-    facts: dict[str, object] = {
-        "text": f"tesseract {version}, {options.language}, scale {options.scale:g}",
-        "tiles_without_text": empty,
+    failed = {question.query_id: errors[key(question)] for question in questions if key(question) in errors}
+    evidence = {
+        question.query_id: _evidence(question, Ranked(retriever, hits[question.query_id]))
+        for question in questions
+        if question.query_id in hits and any(answer.strip() for answer in question.answers)
     }
-    if failed:
-        facts["failed_tiles"] = dict(sorted(Counter(failed.values()).items()))
-    return _search_texts(texts, context, facts, len(failed))
+    result = RowResult(hits, failed, retriever.facts, retriever.items_failed, retriever.page_of, evidence)
+    return Search(result, sum(spent) if spent else None)
 
 
-TEXT_ROWS: dict[str, Row] = {
-    "bm25": Row("DOM text of the tiles, BM25", _need_bm25, _run_bm25),
-    "ocr": Row("OCR of the tiles (tesseract), BM25", _need_ocr, _run_ocr),
-}
+def _asked_key(question: Question) -> str:
+    return question.asked_digest
 
 
-def rows_of(checkpoints: Mapping[str, Checkpoint]) -> dict[str, Row]:
-    """Every row that a run may name: its checkpoints, then TEXT_ROWS."""
-    embedders = {name: _embedder(name, checkpoint.title) for name, checkpoint in checkpoints.items()}
-    return embedders | TEXT_ROWS
+def _own_key(question: Question) -> str:
+    """Of retrievers that look at a question's gold."""
+    return f"{question.query_id}/{sorted(question.gold_tiles)}/{sorted(question.gold_pages)}"
+
+
+def _evidence(question: Question, ranked: Iterable[Item]) -> tuple[bool, ...]:
+    return tuple(holds(item.text, question.answers) for item in ranked)

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tilewright.configs.errors import InputError, UserError
-from tilewright.eval.metrics import LEVELS
+from tilewright.eval.metrics import COMPLETE, LEVELS, NOT_RUN
 from tilewright.eval.wording import (
     LEVEL_WORDS,
     NONE,
@@ -78,10 +78,13 @@ def _recall_table(metrics: Mapping[str, Any], level: str) -> Table:
         if not ran(row):
             table.add_row(f"{escape(name)}\nnot run", *[NONE] * len(names))
             continue
+        if level not in row:
+            table.add_row(escape(name), *[NONE] * len(names))
+            continue
         cells = [_cell(row[level][name]) for name in names]
         table.add_row(f"{escape(name)}\nn = {row[level][names[0]]['n_questions']}", *cells)
     table.add_row("chance", *[percent(metrics["chance"][level][name]) for name in names])
-    for pair in metrics["differences"]:
+    for pair in (found for found in metrics["differences"] if level in found):
         cells = [f"{points(pair[level][name]['value'])}\n{interval(pair[level][name], signed=True)}" for name in names]
         table.add_row(escape(f"{pair['row']}\n− {pair['against']}"), *map(escape, cells))
     return table
@@ -93,24 +96,21 @@ def _cell(estimate: Mapping[str, Any]) -> str:
 
 
 def _reader_table(metrics: Mapping[str, Any]) -> Table:
-    """A line for each reader and what it is given, a column for each compression: accuracy with aliases."""
-    compressions = sorted({row["compression"] for row in metrics["readers"]})
-    table = Table(
-        title="Reader accuracy (exact match with aliases), visual tokens", title_justify="left", show_lines=True
-    )
-    table.add_column("reader", no_wrap=True)
-    for compression in compressions:
-        table.add_column(f"compression {compression:g}×", justify="right", no_wrap=True)
-    lines: dict[str, dict[float, str]] = {}
-    for row in metrics["readers"]:
-        status = "" if row["status"] == "complete" else f" {row['status'].upper()}, {row['n_errors']} errors"
-        tokens = row["tokens"]["visual"]
-        cell = f"{percent(row['alias']['value'])} {interval(row['alias'])}{status}"
-        cell += "" if tokens is None else f"\n{tokens:.0f} tokens"
-        title = f"{row['reader']}, n = {row['n_questions']}\n{row['given']}"
-        lines.setdefault(title, {})[row["compression"]] = cell
-    for title, cells in lines.items():
-        table.add_row(escape(title), *[escape(cells.get(compression, NONE)) for compression in compressions])
+    """A line for each cell: accuracy by the grader that decides, and input tokens."""
+    deciding = metrics["graders"]["deciding"]
+    table = Table(title=f"Reader accuracy by {deciding}", title_justify="left", show_lines=True, padding=0)
+    table.add_column("row", overflow="fold")
+    for name in ("accuracy", "graded", "tokens in"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for cell in metrics["readers"]:
+        if cell["status"] == NOT_RUN:
+            table.add_row(escape(f"{cell['name']}\nnot run: {cell['reason']}"), NONE, NONE, NONE)
+            continue
+        status = "" if cell["status"] == COMPLETE else f"\n{cell['status'].upper()}, {cell['n_errors']} errors"
+        estimate, tokens = cell["accuracy"][deciding], cell["tokens"]["input"]
+        shown = f"{percent(estimate['value'])}\n{interval(estimate)}{status}"
+        counted = f"{cell['n_graded']} of {cell['n_questions']}"
+        table.add_row(escape(cell["name"]), escape(shown), counted, NONE if tokens is None else f"{tokens:.0f}")
     return table
 
 

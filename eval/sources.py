@@ -8,9 +8,9 @@ from typing import Any
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import read_manifest
-from tilewright.data_gen.records import QAPair
 from tilewright.data_gen.splits import pages_of_split
 from tilewright.eval.metrics import RowResult
+from tilewright.eval.parts import Question
 from tilewright.eval.questions import Pool, gold_outside
 from tilewright.train.make_tiny_model import TINY_NAME
 from tilewright.train.nano_family import NAME as NANO
@@ -18,11 +18,11 @@ from tilewright.train.split_files import PAGES_FILE
 
 GROUNDED = "grounded"
 LEARNED = 0.9  # training Recall@1 that the learning check wants
+LISTED = 100  # questions whose gold is nowhere, in metrics.json
 SEEN = ("train", "validation")  # splits whose pages training or the choice of weights has seen
 
 
-RUNS = {"memorise_run": "Learning check", "reader_run": "Reader"}
-READERS = ("reader_base", "reader_trained")
+RUNS = {"memorise_run": "Learning check"}
 
 
 @dataclass(frozen=True)
@@ -40,34 +40,34 @@ class TrainingRun:
         return found
 
 
-def training_runs(inputs: Mapping[str, Path], embedders: Mapping[str, Path]) -> list[TrainingRun]:
-    """The training runs among a stage's inputs and those of ``embedders`` {checkpoint: folder}.
+def training_runs(
+    inputs: Mapping[str, Path], embedders: Mapping[str, Path], readers: Mapping[str, Path]
+) -> list[TrainingRun]:
+    """The training runs among a stage's inputs and those of ``embedders`` and ``readers`` {checkpoint: folder}.
 
     Raises InputError for a folder that is none.
     """
     named = {RUNS[name]: inputs[name] for name in RUNS if name in inputs}
     named |= {f"Embedder {name}": folder for name, folder in embedders.items()}
+    named |= {f"Reader {name}": folder for name, folder in readers.items()}
     return [TrainingRun(title, manifest_of(folder), read_curve(folder)) for title, folder in named.items()]
 
 
 def describe(
     inputs: Mapping[str, Path],
-    embedders: Mapping[str, Path],
+    models: "Models",
     before: Sequence[Path],
-    pairs: Sequence[QAPair],
+    questions: Sequence[Question],
+    annotators: Collection[str],
     pool: Pool,
     runs: Sequence[TrainingRun],
 ) -> dict[str, Any]:
-    """The parts of metrics.json that say what the figures rest on. Raises InputError if they can't be.
-
-    ``embedders``: {checkpoint: folder}.
-    """
+    """The parts of metrics.json that say what the figures rest on. Raises InputError if they can't be."""
     manifests = [*map(manifest_of, before), *(run.manifest for run in runs)]
-    readers = {name: inputs[name] for name in READERS if name in inputs}
     return {
-        "stand_ins": stand_ins(pairs, embedders, readers, manifests),
+        "stand_ins": stand_ins(annotators, models, manifests),
         "pool": pool_facts(pool, inputs.get("rendered", inputs["tiles"])),
-        "questions": question_facts(pairs, gold_outside(pairs, pool), inputs.get("splits")),
+        "questions": question_facts(questions, gold_outside(questions, pool), inputs.get("splits")),
         "learning_check": learning_check(runs),
         "provenance": provenance_of(manifests),
     }
@@ -86,14 +86,19 @@ def pool_facts(pool: Pool, tiles: Path) -> dict[str, int]:
     }
 
 
-def question_facts(pairs: Sequence[QAPair], outside: Collection[str], splits: Path | None) -> dict[str, int]:
-    """Counts of the questions; ``on_{split}_pages`` must be 0 for a held-out figure (validation selects weights)."""
+def question_facts(questions: Sequence[Question], outside: Sequence[str], splits: Path | None) -> dict[str, Any]:
+    """Counts of the questions; ``on_{split}_pages`` must be 0 for a held-out figure (validation selects weights).
+
+    ``outside``: questions whose gold isn't among what is searched; counted, and the first LISTED of them are listed.
+    """
     seen = {split: pages_of_split(splits / PAGES_FILE, split) if splits else frozenset[str]() for split in SEEN}
     return {
-        "n_questions": len(pairs),
-        "n_pages": len({pair.page_id for pair in pairs}),
+        "n_questions": len(questions),
+        "n_pages": len({question.cluster for question in questions}),
+        "n_with_gold_page": sum(bool(question.gold_pages) for question in questions),
         "gold_outside_pool": len(outside),
-        **{f"on_{split}_pages": sum(pair.page_id in pages for pair in pairs) for split, pages in seen.items()},
+        "gold_outside_listed": list(outside[:LISTED]),
+        **{f"on_{split}_pages": sum(bool(q.gold_pages & pages) for q in questions) for split, pages in seen.items()},
     }
 
 
@@ -125,18 +130,21 @@ def provenance_of(manifests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
     ]
 
 
-def stand_ins(
-    pairs: Sequence[QAPair],
-    embedders: Mapping[str, Path],
-    readers: Mapping[str, Path],
-    manifests: Sequence[Mapping[str, Any]],
-) -> list[str]:
-    """A sentence for each stand-in that the figures depend on; ``embedders``, ``readers``: {name: folder}."""
+@dataclass(frozen=True)
+class Models:
+    """Folders of the models that figures depend on, {name: folder}."""
+
+    embedders: Mapping[str, Path]
+    readers: Mapping[str, Path]
+
+
+def stand_ins(annotators: Collection[str], models: Models, manifests: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A sentence for each stand-in that the figures depend on; ``annotators``: who made the questions."""
     lines = []
-    annotators = sorted({pair.annotator for pair in pairs if pair.annotator.partition("/")[0] == GROUNDED})
-    if annotators:
+    offline = sorted({name for name in annotators if name.partition("/")[0] == GROUNDED})
+    if offline:
         lines.append(
-            f"Questions and answers come from the offline annotator {', '.join(annotators)}: rules over each page's own"
+            f"Questions and answers come from the offline annotator {', '.join(offline)}: rules over each page's own"
             " text, no language model. They are made from the DOM text that the row bm25 searches, which favours that"
             " row."
         )
@@ -148,8 +156,8 @@ def stand_ins(
             f"The judge is the offline stand-in {GROUNDED} (in {', '.join(judged)}): rules over a tile's text, no"
             " language model."
         )
-    expected = {"held-out recall near chance": embedders, "reader accuracy near zero": readers}
-    tiny = {what: [name for name, folder in models.items() if is_tiny(folder)] for what, models in expected.items()}
+    expected = {"held-out recall near chance": models.embedders, "reader accuracy near zero": models.readers}
+    tiny = {what: [name for name, folder in found.items() if is_tiny(folder)] for what, found in expected.items()}
     if any(tiny.values()):
         names = ", ".join(name for found in tiny.values() for name in found)
         lines.append(

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tilewright.eval.metrics import LEVELS, NOT_RUN
+from tilewright.eval.metrics import NOT_RUN, PAGE, STRING, TILE
 from tilewright.eval.sources import SEEN
 from tilewright.train.pixels import visual_tokens
 
-LEVEL_WORDS = {"page": "by gold page", "tile": "by gold tile"}
+LEVEL_WORDS = {PAGE: "by gold page", TILE: "by gold tile", STRING: "by answer string (evidence_recall_string)"}
 NONE = "–"
 
 
@@ -122,4 +122,4 @@ def learning_sentence(metrics: Mapping[str, Any]) -> str | None:
 
 def ran(row: Mapping[str, Any]) -> bool:
     """Whether a row has figures."""
-    return bool(row["status"] != NOT_RUN) and all(level in row for level in LEVELS)
+    return bool(row["status"] != NOT_RUN) and PAGE in row

@@ -10,6 +10,7 @@ from nano_parts.vectors import Vectors, query_vectors
 from tilewright.data_gen.records import QAPair
 from tilewright.eval.bootstrap import ClusterBootstrap
 from tilewright.eval.metrics import Hits, RowResult, Scorer
+from tilewright.eval.parts import Question
 from tilewright.eval.questions import Pool, clusters
 from tilewright.train.nano_binding import Binding
 
@@ -23,8 +24,9 @@ class Judge:
 
     def __init__(self, queries: Sequence[QAPair], pool: Pool) -> None:
         self.queries = queries
-        bootstrap = ClusterBootstrap(clusters(queries), resamples=RESAMPLES, seed=0)
-        self._scorer = Scorer(queries, pool, bootstrap, ks=KS, depth=KS[-1])
+        asked = [Question.of(query) for query in queries]
+        bootstrap = ClusterBootstrap(clusters(asked), resamples=RESAMPLES, seed=0)
+        self._scorer = Scorer(asked, pool, bootstrap, ks=KS, depth=KS[-1])
         self._measured: dict[str, Any] = {}
         self.rows: dict[str, Any] = {}
 

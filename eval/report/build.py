@@ -1,79 +1,68 @@
-"""From an evaluation's results to report.html: which questions are shown, with which hits, pictures and curves."""
+"""From an evaluation's results to report.html, the folder of pictures beside it, and the main table for papers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tilewright.configs.stage import write_atomically
-from tilewright.data_gen.records import EvalRecord, QAPair
-from tilewright.data_gen.tile_store import TileStore
-from tilewright.data_gen.verdicts import Verdict
-from tilewright.eval.metrics import Hits, RowResult
-from tilewright.eval.questions import Pool
-from tilewright.eval.readers import Cell
-from tilewright.eval.report.markup import Markup
-from tilewright.eval.report.page import ShownHit, ShownQuestion, render
-from tilewright.eval.report.pictures import data_urls
+from tilewright.eval.evaluation import Evaluation
+from tilewright.eval.questions import subset
+from tilewright.eval.report.curves import figures_of
+from tilewright.eval.report.data import browser_data
+from tilewright.eval.report.page import render
+from tilewright.eval.report.papers import latex_table, markdown_table
+from tilewright.eval.report.pictures import data_urls, write_pictures
+from tilewright.eval.sources import TrainingRun
 
-PICTURE_BYTES = 8_000_000
+PICTURE_BYTES = 20_000_000
+REPORT, PICTURES = "report.html", "report_pictures"
+
+
+class Shown(Protocol):
+    """What of evaluate.Config says how much a report shows."""
+
+    @property
+    def shown_questions(self) -> int: ...
+
+    @property
+    def shown_hits(self) -> int: ...
+
+    @property
+    def all_pictures(self) -> bool: ...
+
+    @property
+    def seed(self) -> int: ...
 
 
 def write_report(
-    path: Path,
-    metrics: Mapping[str, Any],
-    shown: Sequence[ShownQuestion],
-    figures: Sequence[Markup],
-    store: TileStore,
+    out: Path, metrics: Mapping[str, Any], evaluation: Evaluation, runs: Sequence[TrainingRun], shown: Shown
 ) -> None:
-    """Write the report with the pictures of all tiles that ``shown`` names; the file stays below 10 MB."""
-    uses = [hit.tile_id for question in shown for hits in question.hits.values() for hit in hits]
-    uses += [question.pair.tile_id for question in shown if question.gold_in_pool]
-    pictures = data_urls(store, uses, budget_bytes=PICTURE_BYTES)
-    write_atomically(path, render(metrics, shown, figures, pictures))
+    """Write report.html, table.md, table.tex and, with ``all_pictures``, report_pictures/.
 
-
-def shown_question(
-    pair: QAPair,
-    pool: Pool,
-    titles: Mapping[str, str],
-    results: Mapping[str, RowResult],
-    answers: Mapping[Cell, EvalRecord],
-    *,
-    pictured: int,
-) -> ShownQuestion:
-    """What the report shows of a question: the first ``pictured`` hits of each row that finds by pictures.
-
-    ``titles``: {page_id: title}; ``answers``: the question's record in each reader cell.
+    The pictures of a sample of questions stand in the file, as large as 20 MB allow.
     """
-    found = {name: result.hits[pair.query_id] for name, result in results.items() if pair.query_id in result.hits}
-    by_picture = [name for name in found if results[name].texts is None]
-    return ShownQuestion(
-        pair=pair,
-        gold_title=titles.get(pair.page_id, ""),
-        gold_in_pool=pair.tile_id in pool.page_of,
-        hits={name: [_shown_hit(hit, pool, titles) for hit in found[name][:pictured]] for name in by_picture},
-        ranks={name: _ranks(hits, pair, pool) for name, hits in found.items()},
-        answers=[_said(cell, record) for cell, record in answers.items()],
-    )
+    workshop = evaluation.registry.workshop
+    data = browser_data(evaluation, shown.shown_hits)
+    sample = {question.query_id for question in subset(workshop.questions, shown.shown_questions, shown.seed, "shown")}
+    embedded = _tiles(question for question in data["questions"] if question["id"] in sample)
+    embedded = [tile for tile in embedded if tile in workshop.pool.page_of]
+    data["pictures"] = data_urls(workshop.store, embedded, budget_bytes=PICTURE_BYTES)
+    data["files"], data["folder"], data["k"] = [], PICTURES, metrics["settings"]["ks"][-1]
+    if shown.all_pictures:
+        wanted = {tile for tile in _tiles(data["questions"]) if tile in workshop.pool.page_of}
+        data["files"] = sorted(wanted - data["pictures"].keys())
+        write_pictures(workshop.store, data["files"], out / PICTURES)
+    figures = [figure for run in runs for figure in figures_of(run.title, run.curve, run.counts)]
+    write_atomically(out / REPORT, render(metrics, data, figures))
+    write_atomically(out / "table.md", markdown_table(metrics))
+    write_atomically(out / "table.tex", latex_table(metrics))
 
 
-def _shown_hit(hit: tuple[str, float], pool: Pool, titles: Mapping[str, str]) -> ShownHit:
-    page = pool.page_of[hit[0]]
-    return ShownHit(hit[0], page, titles.get(page, page), hit[1])
-
-
-def _ranks(hits: Hits, pair: QAPair, pool: Pool) -> tuple[int | None, int | None]:
-    pages = [pool.page_of[tile] for tile, _ in hits]
-    tiles = [tile for tile, _ in hits]
-    return _rank(pages, pair.page_id), _rank(tiles, pair.tile_id)
-
-
-def _rank(items: Sequence[str], wanted: str) -> int | None:
-    return items.index(wanted) + 1 if wanted in items else None
-
-
-def _said(cell: Cell, record: EvalRecord) -> tuple[str, str, bool | None]:
-    name = f"{cell.reader}, given {cell.given}, {cell.compression:g}×"
-    if record.error is not None:
-        return name, record.error, None
-    return name, record.prediction or "", record.verdict == Verdict.CORRECT
+def _tiles(questions: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Every item that these questions show, each once."""
+    names: dict[str, None] = {}
+    for question in questions:
+        names |= dict.fromkeys(question["gold"])
+        names |= dict.fromkeys(hit["id"] for found in question["found"].values() for hit in found.get("hits", ()))
+        names |= dict.fromkeys(item["id"] for said in question["said"].values() for item in said["given"])
+    return list(names)

@@ -1,91 +1,78 @@
-"""The report as one HTML file: nothing is loaded, no script runs, every text from data is escaped."""
+"""The report as one HTML file: no network, only our own script runs, every text from data is escaped or set as text."""
 
+import base64
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tilewright.data_gen.records import QAPair
-from tilewright.eval.metrics import LEVELS
+from tilewright.eval.metrics import LEVELS, STRING
+from tilewright.eval.report import analysis_tables
+from tilewright.eval.report.data import as_script
 from tilewright.eval.report.markup import Markup, join, tag, void
-from tilewright.eval.report.tables import cost_table, facts_table, reader_table, recall_table
-from tilewright.eval.wording import learning_sentence, pixel_sentence, pool_sentence
+from tilewright.eval.report.plots import Line, line_chart
+from tilewright.eval.report.tables import difference_table, facts_table, reader_table, recall_table
+from tilewright.eval.wording import learning_sentence, pixel_sentence, pool_sentence, ran
 
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-
-
-@dataclass(frozen=True)
-class ShownHit:
-    """A retrieved tile: its place, its score, its page's title."""
-
-    tile_id: str
-    page_id: str
-    title: str
-    score: float
+_HERE = Path(__file__).parent
 
 
-@dataclass(frozen=True)
-class ShownQuestion:
-    """A question with what rows retrieved (first hits), where gold stands in each, and what readers said.
-
-    ``ranks``: {row: (rank of the first tile of the gold page, rank of the gold tile)}, None beyond the depth.
-    ``answers``: (reader, prediction or error, whether it counts as right; None for an error).
-    """
-
-    pair: QAPair
-    gold_title: str
-    gold_in_pool: bool
-    hits: Mapping[str, Sequence[ShownHit]]
-    ranks: Mapping[str, tuple[int | None, int | None]]
-    answers: Sequence[tuple[str, str, bool | None]]
-
-
-def render(
-    metrics: Mapping[str, Any],
-    questions: Sequence[ShownQuestion],
-    figures: Sequence[Markup],
-    pictures: Mapping[str, str],
-) -> str:
-    """The whole file. ``figures``: the curves; ``pictures``: {tile_id: data URL} of every tile shown."""
+def render(metrics: Mapping[str, Any], data: Mapping[str, Any], figures: Sequence[Markup]) -> str:
+    """The whole file. ``data``: of the question browser, with its pictures; ``figures``: curves of training runs."""
     sections = [
         _head(metrics),
         tag("h2", "Retrieval"),
-        *[recall_table(metrics, level) for level in LEVELS],
+        *[recall_table(metrics, level) for level in (*LEVELS, STRING)],
         tag("p", _RECALL_NOTE, class_="note"),
-        tag("h2", "Reader"),
-        *_reader(metrics),
+        *[difference_table(metrics, level) for level in (*LEVELS, STRING)],
+        tag("h2", "Readers"),
+        *_readers(metrics),
         tag("h2", "Curves"),
-        tag("div", *figures, class_="plots") if figures else tag("p", "No training run was given.", class_="note"),
-        tag("h2", f"{len(questions)} test questions, chosen by digest of their ids"),
-        tag("p", _PICTURE_NOTE, class_="note"),
-        *[_question(question, pictures) for question in questions],
+        tag("div", *_plots(metrics), *figures, class_="plots"),
+        tag("h2", "Analyses"),
+        *analysis_tables.tables(metrics),
+        tag("h2", f"{len(data['questions'])} questions"),
+        _browser(),
         tag("h2", "Where this comes from"),
         *_provenance(metrics),
     ]
-    style = (Path(__file__).parent / "style.css").read_text(encoding="utf-8")
+    style = (_HERE / "style.css").read_text(encoding="utf-8")
+    script = "\n" + (_HERE / "report.js").read_text(encoding="utf-8")
     head = [
         void("meta", charset="utf-8"),
-        void("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        void("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
         void("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        void("meta", name="referrer", content="no-referrer"),
         void("link", rel="icon", href="data:,"),
         tag("title", "Tilewright evaluation"),
         tag("style", Markup(style)),
     ]
-    body = tag("main", *[Markup(f"{section}\n") for section in sections])
+    body = [
+        tag("main", *[Markup(f"{section}\n") for section in sections]),
+        tag("script", Markup(as_script(data)), type="application/json", id="data"),
+        tag("script", Markup(script)),
+    ]
     return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n{join(head, chr(10))}\n</head>\n<body>\n{body}\n</body>\n</html>\n'
+        f'<!doctype html>\n<html lang="en">\n<head>\n{join(head, chr(10))}\n</head>\n<body>\n{join(body, chr(10))}\n'
+        "</body>\n</html>\n"
+    )
+
+
+def _policy(script: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    return (
+        f"default-src 'none'; img-src data: 'self' file:; style-src 'unsafe-inline'; script-src 'sha256-{digest}';"
+        " base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
 
 
 _RECALL_NOTE = (
-    "Recall@k by page: the gold page is among the pages of the first k tiles. By tile: the gold tile is. MRR: mean of"
-    " 1 / rank of the first right tile. Intervals resample gold pages (cluster bootstrap), because questions of one"
+    "Recall@k by page: a gold page is among the pages of the first k items (k tiles of one page are k items). By tile:"
+    " the gold tile is. evidence_recall_string: an item holds an answer as a string, a stand-in for a judge. MRR: mean"
+    " of 1 / rank of the first right item. Intervals resample gold pages (cluster bootstrap), because questions of one"
     " page are not independent; where all questions agree, a Wilson interval with one trial a page stands instead."
-    " The random ranking is an exact expectation, with each gold page's own number of tiles."
-)
-_PICTURE_NOTE = (
-    "Green: the gold tile. Amber: another tile of the gold page (right by page). Red: another page. Click a picture to"
-    " enlarge it, click elsewhere to close it."
+    " Chance is an exact expectation of a random ranking, with each gold page's own number of items; a retriever of"
+    " chunks has its own, which its row names."
 )
 
 
@@ -96,97 +83,91 @@ def _head(metrics: Mapping[str, Any]) -> Markup:
         parts.append(tag("p", pixels))
     if metrics["stand_ins"]:
         lines = tag("ul", *[tag("li", line) for line in metrics["stand_ins"]])
-        parts.append(
-            tag(
-                "div",
-                tag("p", tag("strong", "These figures come from stand-ins.")),
-                lines,
-                class_="honest",
-                role="note",
-            )
-        )
+        warning = tag("p", tag("strong", "These figures come from stand-ins."))
+        parts.append(tag("div", warning, lines, class_="honest", role="note"))
     learned = learning_sentence(metrics)
     if learned:
         parts.append(tag("p", tag("strong", "Learning check. "), learned, class_="learned"))
     return join(parts)
 
 
-def _reader(metrics: Mapping[str, Any]) -> list[Markup]:
+def _readers(metrics: Mapping[str, Any]) -> list[Markup]:
     if not metrics["readers"]:
         return [tag("p", "No reader was evaluated.", class_="note")]
-    settings = metrics["settings"]["readers"]
+    asked = metrics["settings"]["read_questions"] or metrics["questions"]["n_questions"]
     note = (
-        f"{settings['questions']} of {metrics['questions']['n_questions']} questions, chosen by digest of"
-        f" their ids; the reader gets {settings['tiles']} tile(s) a question. Compression c scales each"
-        " side by 1/√c. An error is no wrong answer: it is counted apart and left out of the accuracy."
+        f"{min(asked, metrics['questions']['n_questions'])} of {metrics['questions']['n_questions']} questions, chosen"
+        " by digest of their ids. Compression c scales each side by 1/√c. An error is no wrong answer: it is counted"
+        f" apart and left out of the accuracy. Verdicts are by {metrics['graders']['deciding']}; exact match and judges"
+        " never share a column."
     )
-    parts = [reader_table(metrics), tag("p", note, class_="note")]
-    return [*parts, cost_table(metrics)] if metrics["costs"] else parts
+    return [reader_table(metrics), tag("p", note, class_="note"), analysis_tables.answer_difference_table(metrics)]
 
 
-def _question(question: ShownQuestion, pictures: Mapping[str, str]) -> Markup:
-    pair = question.pair
-    facts: list[tuple[object, object]] = [
-        ("Answer", " / ".join([pair.answer, *pair.aliases])),
-        ("Gold", join([question.gold_title, " ", tag("code", pair.tile_id)])),
-        *[(f"Rank in {row}", _ranks(ranks)) for row, ranks in question.ranks.items()],
-    ]
-    listed = tag("dl", *[join([tag("dt", name), tag("dd", value)]) for name, value in facts])
-    gold = tag("div", tag("h4", "gold tile"), tag("div", _gold(question, pictures), class_="gold"))
-    sides = [
-        tag(
-            "div",
-            tag("h4", row),
-            tag("div", *[_hit(hit, rank, pair, pictures) for rank, hit in enumerate(hits, start=1)], class_="hits"),
+def _plots(metrics: Mapping[str, Any]) -> list[Markup]:
+    """Recall by k, a line a retriever; accuracy by input tokens, a line for cells that differ in k alone."""
+    ks = metrics["settings"]["ks"]
+    rows = {name: row for name, row in metrics["rows"].items() if ran(row)}
+    lines = [
+        Line(
+            name,
+            [
+                (float(k), row["page"][f"recall@{k}"]["value"])
+                for k in ks
+                if row["page"][f"recall@{k}"]["value"] is not None
+            ],
         )
-        for row, hits in question.hits.items()
+        for name, row in rows.items()
+        if not row["facts"].get("closed_book")
     ]
-    pictured = tag("div", gold, *sides, class_="sides")
-    return tag("section", tag("h3", pair.query), listed, pictured, *_answers(question), class_="question")
+    plots = [line_chart("Recall@k by page", lines, "k", "recall", 1.0)]
+    points: dict[str, list[tuple[float, float]]] = {}
+    for point in metrics["analyses"]["token_sweep"]:
+        if point["accuracy"] is not None:
+            points.setdefault(point["line"], []).append((point["tokens"], point["accuracy"]))
+    if points:
+        sweep = [Line(name, sorted(values)) for name, values in points.items()]
+        plots.append(line_chart("Accuracy by input tokens", sweep, "input tokens a question", "accuracy", 1.0))
+    return plots
 
 
-def _answers(question: ShownQuestion) -> list[Markup]:
-    """What each reader said, folded away; nothing if the question wasn't among those asked."""
-    if not question.answers:
-        return []
-    right = sum(right is True for _, _, right in question.answers)
-    said = [join([tag("dt", name), tag("dd", _answer(said, right))]) for name, said, right in question.answers]
-    title = f"What the readers said: {right} of {len(question.answers)} right"
-    return [tag("details", tag("summary", title), tag("dl", *said))]
+def _browser() -> Markup:
+    """Filters, list and detail: report.js fills them."""
+
+    def choice(name: str, label: str) -> Markup:
+        return tag("label", label, tag("select", id=name))
+
+    filters = tag(
+        "div",
+        tag("label", "Search ", void("input", id="search", type="search")),
+        choice("row", "Row "),
+        choice("mode", "Outcome "),
+        choice("kind", "Evidence "),
+        choice("other", "Compared with "),
+        choice("difference", "Difference "),
+        class_="filters",
+    )
+    keys = "j and k, or the arrow keys in the list, go from question to question; / goes to the search."
+    side = tag(
+        "div",
+        tag("p", id="count", class_="note", aria_live="polite"),
+        tag("ul", id="list", role="listbox", tabindex=0, aria_label="Questions"),
+        tag("button", "Show more", id="more", type="button"),
+        class_="side",
+    )
+    return join(
+        [
+            tag("p", _PICTURE_NOTE, " ", keys, class_="note"),
+            filters,
+            tag("div", side, tag("article", id="detail", aria_live="polite"), class_="browser"),
+        ]
+    )
 
 
-def _ranks(ranks: tuple[int | None, int | None]) -> str:
-    page, tile = ("not found" if rank is None else f"{rank}" for rank in ranks)
-    return f"gold page {page}, gold tile {tile}"
-
-
-def _answer(said: str, right: bool | None) -> Markup:
-    if right is None:
-        return join([tag("span", "error", class_="warn"), " ", said])
-    mark = tag("span", "✓ right", class_="right-text") if right else tag("span", "✗ wrong", class_="wrong-text")
-    return join([mark, " ", said or "(empty)"])
-
-
-def _gold(question: ShownQuestion, pictures: Mapping[str, str]) -> Markup:
-    if not question.gold_in_pool:
-        return tag("p", "not among the tiles searched", class_="warn")
-    return _picture(question.pair.tile_id, question.gold_title, "", pictures)
-
-
-def _hit(hit: ShownHit, rank: int, pair: QAPair, pictures: Mapping[str, str]) -> Markup:
-    if hit.tile_id == pair.tile_id:
-        kind, verdict = "right", "✓ gold tile"
-    elif hit.page_id == pair.page_id:
-        kind, verdict = "near", "✓ gold page"
-    else:
-        kind, verdict = "wrong", "✗ other page"
-    caption = join([tag("b", f"{rank}. {verdict}"), f"{hit.title} ({hit.score:.3f})"])
-    return _picture(hit.tile_id, caption, kind, pictures)
-
-
-def _picture(tile_id: str, caption: object, kind: str, pictures: Mapping[str, str]) -> Markup:
-    image = void("img", src=Markup(pictures[tile_id]), alt=f"tile {tile_id}", tabindex=0)
-    return tag("figure", image, tag("figcaption", caption), class_=f"tile {kind}".strip())
+_PICTURE_NOTE = (
+    "Green: the gold tile. Amber: another item of the gold page (right by page). Red: another page. Click a picture to"
+    " enlarge it, click elsewhere to close it."
+)
 
 
 def _provenance(metrics: Mapping[str, Any]) -> list[Markup]:
@@ -198,6 +179,11 @@ def _provenance(metrics: Mapping[str, Any]) -> list[Markup]:
     ]
     stages = [(stage["stage"], f"{stage['identity']}: {_plain(stage['counts'])}") for stage in metrics["provenance"]]
     parts = [facts_table(settings, "Settings"), facts_table(rows, "Rows")]
+    outside = metrics["questions"]["gold_outside_listed"]
+    if outside:
+        parts.append(
+            facts_table([("query_id", ", ".join(outside))], "Questions whose gold is not among what is searched")
+        )
     return [*parts, facts_table(stages, "Stages before this one: request identity and counts")] if stages else parts
 
 

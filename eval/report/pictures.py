@@ -3,7 +3,8 @@
 import base64
 import io
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from PIL import Image
 
@@ -37,6 +38,21 @@ def _shrunk(image: Image.Image, width_px: int) -> Image.Image:
 
 
 def _data_url(image: Image.Image) -> str:
+    return "data:image/webp;base64," + base64.b64encode(_encoded(image)).decode("ascii")
+
+
+def _encoded(image: Image.Image) -> bytes:
     encoded = io.BytesIO()
     image.save(encoded, "WEBP", quality=QUALITY, method=4)
-    return "data:image/webp;base64," + base64.b64encode(encoded.getvalue()).decode("ascii")
+    return encoded.getvalue()
+
+
+def write_pictures(store: TileStore, tile_ids: Sequence[str], folder: Path) -> None:
+    """Write {tile_id}.webp of each below ``folder``; one that is there already, of a killed run, isn't made again."""
+    folder.mkdir(exist_ok=True)
+    for tile_id in tile_ids:
+        place = folder / f"{tile_id}.webp"
+        if not place.exists():
+            temporary = place.with_suffix(".tmp")
+            temporary.write_bytes(_encoded(_shrunk(store.image(tile_id), WIDTHS_PX[0])))
+            temporary.replace(place)

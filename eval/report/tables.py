@@ -1,8 +1,9 @@
-"""The tables of the report: rows x recall with intervals and chance, readers, where everything came from."""
+"""The main tables of the report: rows x recall with intervals and chance, paired differences, readers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tilewright.eval.metrics import NOT_RUN
 from tilewright.eval.report.markup import Markup, join, table, tag
 from tilewright.eval.wording import (
     LEVEL_WORDS,
@@ -14,7 +15,6 @@ from tilewright.eval.wording import (
     not_above_chance,
     percent,
     points,
-    ran,
     row_status,
 )
 
@@ -22,30 +22,45 @@ Metrics = Mapping[str, Any]
 
 
 def recall_table(metrics: Metrics, level: str) -> Markup:
-    """Every row's recall and MRR at one level; then a random ranking; then paired differences."""
+    """Every row's recall and MRR at one level, and a random ranking of the tiles."""
     names = measures(metrics)
     rows: list[Sequence[object]] = []
     for name, row in metrics["rows"].items():
-        if not ran(row):
+        if level not in row:
             rows.append([_row_title(name, row), *[NONE] * (len(names) + 2)])
             continue
         first = row[level][names[0]]
         cells = [_cell(row[level][measure]) for measure in names]
         rows.append([_row_title(name, row), *cells, first["n_questions"], first["n_pages"]])
-    chance = metrics["chance"][level]
-    rows.append(["random ranking (chance)", *[percent(chance[name]) for name in names], NONE, NONE])
-    for pair in metrics["differences"]:
-        cells = [_difference(pair[level][name]) for name in names]
-        first = pair[level][names[0]]
-        rows.append([f"{pair['row']} − {pair['against']}, paired", *cells, first["n_questions"], first["n_pages"]])
+    chance = metrics["chance"].get(level)
+    if chance:
+        rows.append(["random ranking of the tiles (chance)", *[percent(chance[name]) for name in names], NONE, NONE])
     titles = [measure_title(name, metrics) for name in names]
     return table(["Row", *titles, "Questions", "Pages"], rows, f"Retrieval {LEVEL_WORDS[level]}, percent")
+
+
+def difference_table(metrics: Metrics, level: str) -> Markup:
+    """Paired differences of rows at one level; empty without any."""
+    names = measures(metrics)
+    rows = [
+        [
+            f"{pair['row']} − {pair['against']}, paired",
+            *[difference_cell(pair[level][name]) for name in names],
+            pair[level][names[0]]["n_questions"],
+        ]
+        for pair in metrics["differences"]
+        if level in pair
+    ]
+    if not rows:
+        return Markup("")
+    titles = [measure_title(name, metrics) for name in names]
+    return table(["Rows", *titles, "Questions"], rows, f"Paired differences {LEVEL_WORDS[level]}, points")
 
 
 def _row_title(name: str, row: Metrics) -> Markup:
     status = row_status(row)
     warning = tag("span", status, class_="warn") if status else ""
-    return join([tag("b", name), tag("small", row["title"]), warning], " ")
+    return join([tag("b", name), tag("small", row.get("title", "")), warning], " ")
 
 
 def _cell(estimate: Metrics) -> Markup:
@@ -56,44 +71,50 @@ def _cell(estimate: Metrics) -> Markup:
     return join(parts, " ")
 
 
-def _difference(estimate: Metrics) -> Markup:
+def difference_cell(estimate: Metrics) -> Markup:
+    """A paired difference: points, interval, questions gained and lost, corrected p-value."""
     if estimate["value"] is None:
         return tag("b", NONE)
-    return join([tag("b", points(estimate["value"])), tag("small", difference_interval(estimate))], " ")
+    counts = f"+{estimate['gained']} −{estimate['lost']}"
+    p = estimate.get("p_holm")
+    said = counts if p is None else f"{counts}, p = {p:.3f} (Holm)"
+    parts = [tag("b", points(estimate["value"])), tag("small", difference_interval(estimate)), tag("small", said)]
+    return join(parts, " ")
 
 
 def reader_table(metrics: Metrics) -> Markup:
-    """Accuracy and token costs of each reader at each compression."""
+    """Accuracy by every grader and token costs of each cell."""
+    graders = metrics["graders"]["columns"]
     rows = []
     for row in metrics["readers"]:
-        status = "" if row["status"] == "complete" else tag("span", row["status"].upper(), class_="warn")
+        if row["status"] == NOT_RUN:
+            warning = tag("span", f"not run: {row['reason']}", class_="warn")
+            rows.append([join([tag("b", row["name"]), warning], " "), *[NONE] * (len(graders) + 9)])
+            continue
+        status = row_status(row | {"tiles_failed": 0})
+        warning = tag("span", status, class_="warn") if status else Markup("")
         tokens = row["tokens"]
         rows.append(
             [
-                join([tag("b", row["reader"]), status], " "),
-                row["given"],
-                f"{row['compression']:g}×",
-                _accuracy(row["exact"]),
-                _accuracy(row["alias"]),
-                row["n_questions"],
+                join([tag("b", row["reader"]), warning], " "),
+                row["retriever"],
+                row["delivery"],
+                row["k"],
+                *[accuracy(row["accuracy"][name]) for name in graders],
+                row["n_graded"],
                 row["n_pages"],
                 row["n_errors"],
                 *[NONE if tokens[kind] is None else f"{tokens[kind]:.1f}" for kind in ("visual", "text_in", "out")],
             ]
         )
-    head = ["Reader", "Given", "Compression", "Exact match", "With aliases", "Questions", "Pages", "Errors"]
-    head += ["Visual tokens", "Text tokens in", "Tokens out"]
-    return table(head, rows, "Reader accuracy in percent, and mean tokens a question", numbers_from=2)
+    head = ["Reader", "Retriever", "Delivery", "k", *[f"Accuracy: {name}" for name in graders]]
+    head += ["Graded", "Pages", "Errors", "Visual tokens", "Text tokens in", "Tokens out"]
+    return table(head, rows, "Reader accuracy in percent, and mean tokens a question", numbers_from=3)
 
 
-def _accuracy(estimate: Metrics) -> Markup:
+def accuracy(estimate: Metrics) -> Markup:
+    """Percent with its interval."""
     return join([tag("b", percent(estimate["value"])), tag("small", interval(estimate))], " ")
-
-
-def cost_table(metrics: Metrics) -> Markup:
-    """What the first hit of each row costs a reader, as it would be delivered."""
-    rows = [[name, cost["as"], f"{cost['tokens']:.1f}"] for name, costs in metrics["costs"].items() for cost in costs]
-    return table(["Row", "Delivered as", "Tokens"], rows, "Mean tokens of a question's first hit", numbers_from=2)
 
 
 def facts_table(facts: Sequence[tuple[str, object]], caption: str) -> Markup:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import html
 import io
 import json
 import os
@@ -14,19 +15,22 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 
 from tilewright.configs.stage import run_stage
-from tilewright.data_gen.records import QAPair, Tile, write_jsonl
+from tilewright.data_gen.records import Page, QAPair, Tile, write_jsonl
 from tilewright.data_gen.tile_store import image_sha256, write_store
 from tilewright.data_gen.tiles import tile_id
 from tilewright.eval.checkpoints import Checkpoint
-from tilewright.eval.evaluate import Config
-from tilewright.eval.reader_grid import ReaderConfig
-from tilewright.eval.rows import OcrConfig
+from tilewright.eval.deliveries import Compressed
+from tilewright.eval.evaluate import STAGE, Config
+from tilewright.eval.readers.local import LocalReader
+from tilewright.eval.rows import RowSpec
+from tilewright.eval.workshop import OcrConfig
 from tilewright.train import make_tiny_model
 from tilewright.train.encoder import load_encoder, save_encoder
 from tilewright.train.reader import load_reader, save_reader
 
 WIDTH, HEIGHT = 320, 256
 PLACES = ("Warsaw", "Lisbon", "Nairobi", "Quito", "Hanoi", "Oslo")
+GRID = RowSpec(("trained", "gold"), ("as_is", "c4"), ("base", "trained"), (1,))
 HOSTILE = '<script>alert("x")</script> & <img src=x onerror=alert(1)>'
 
 
@@ -76,6 +80,22 @@ def make_pair(number: int, kind: int) -> QAPair:
     )
 
 
+def write_pages(folder: Path) -> None:
+    """The documents behind the tiles, as make_pages writes them."""
+    (folder / "documents").mkdir(parents=True)
+    pages = []
+    for number, place in enumerate(PLACES):
+        title = HOSTILE if number == 0 else f"About {place}"
+        rows = f"<tr><th>Name</th><td>{place}</td></tr><tr><th>Founded</th><td>{1700 + number}</td></tr>"
+        prose = f"<p>{place} is a river town, and people have lived there for a long time.</p>" * 3
+        facts = f"<h2>History</h2><p>{place} was founded in the year {1700 + number} by people from the river.</p>"
+        body = f"<h1>{html.escape(title)}</h1><table class=infobox>{rows}</table>{prose}{facts}"
+        (folder / "documents" / f"{page_id(number)}.html").write_text(f"<html><body>{body}</body></html>")
+        path = f"documents/{page_id(number)}.html"
+        pages.append(Page(page_id(number), f"https://example.org/wiki/{place}", title, path, "html_folder"))
+    write_jsonl(folder / "pages.jsonl", pages)
+
+
 @dataclasses.dataclass(frozen=True)
 class World:
     """Folders of everything that an evaluation takes in, and the config fields that name them."""
@@ -85,11 +105,13 @@ class World:
 
     def config(self, out: Path, **changes: Any) -> Config:
         settings: dict[str, Any] = {
-            "rows": ("base", "trained", "bm25", "ocr"),
-            "compare": (("trained", "base"),),
+            "rows": ("base", "trained", "bm25", "ocr", GRID),
+            "compare": (("trained", "base"), ("trained.c4.trained.k1", "trained.c4.base.k1")),
+            "deliveries": {"c4": Compressed("compressed", 4.0)},
+            "readers": {name: LocalReader("local", name, max_new_tokens=4) for name in ("base", "trained")},
+            "read_questions": 4,
             "ks": (1, 3, 10),
             "depth": 12,
-            "readers": ReaderConfig(("trained", "gold"), (1.0, 4.0), questions=4, tiles=1, max_new_tokens=4),
             "ocr": OcrConfig(language="eng", scale=1.0, processes=2, timeout_s=30.0),
             "missing_tool": "error",
             "max_error_share": 0.02,
@@ -102,12 +124,31 @@ class World:
         }
         return Config(out=out, **(settings | self.paths | changes))
 
+    def runs(self) -> dict[str, Any]:
+        """Finished training stages, written by hand, as config fields."""
+        counts: dict[str, Any] = {"train_recall_at_1": 0.953125, "train_chance_at_1": 0.01}
+        counts |= {"train_recall_pool": {"queries": 64, "tiles": 200, "pages": 70}}
+        curve = [{"step": step, "loss": 4.0 / (step + 1), "train_recall_at_1": step / 4} for step in range(5)]
+        folders = {name: self.root / name for name in ("memorise_run", "trained_run", "reader_run")}
+        for folder in folders.values():
+            folder.mkdir(exist_ok=True)
+            request = {"stage": "train_embedder", "schema": 1, "config": {"judge": "grounded"}, "inputs": {}}
+            manifest = {"identity": folder.name, "request": request, "counts": counts, "outputs": {}, "sizes": {}}
+            (folder / "manifest.json").write_text(json.dumps(manifest | {"provenance": {}}))
+            (folder / "curve.jsonl").write_text("".join(json.dumps(row) + "\n" for row in curve))
+        changed = {}
+        for key, run in (("checkpoints", "trained_run"), ("reader_checkpoints", "reader_run")):
+            trained = dataclasses.replace(self.paths[key]["trained"], run=folders[run])
+            changed[key] = self.paths[key] | {"trained": trained}
+        return {"memorise_run": folders["memorise_run"], "before": (self.root / "tiny",)} | changed
+
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     root = tmp_path_factory.mktemp("world")
     tiles = sorted((make_tile(number, row) for number in range(6) for row in range(2)), key=lambda tile: tile.tile_id)
     write_store(root / "tiles" / "store", tiles)
+    write_pages(root / "pages")
     (root / "splits").mkdir()
     write_jsonl(root / "splits" / "test.jsonl", [make_pair(number, kind) for number in range(4) for kind in range(2)])
     splits = {"train": [page_id(5)], "validation": [page_id(4)], "test": [page_id(number) for number in range(4)]}
@@ -129,8 +170,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     }
     folders = {"base": root / "tiny" / "embedder", "trained": root / "trained"}
     paths["checkpoints"] = {name: Checkpoint(f"tile pictures, {name}", folder) for name, folder in folders.items()}
-    paths |= {"reader_base": root / "tiny" / "reader", "reader_trained": root / "reader_trained"}
+    readers = {"base": root / "tiny" / "reader", "trained": root / "reader_trained"}
+    paths["reader_checkpoints"] = {name: Checkpoint(f"reader, {name}", folder) for name, folder in readers.items()}
     return World(root, paths)
+
+
+@pytest.fixture(scope="session")
+def evaluation(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One complete run, with training runs and stages before it named."""
+    out = tmp_path_factory.mktemp("runs") / "evaluation"
+    run_stage(STAGE, world.config(out, **world.runs()))
+    return out
 
 
 def shift(model: torch.nn.Module) -> None:

@@ -14,13 +14,13 @@ from tilewright.configs.stage import run_stage
 from tilewright.data_gen.tile_store import TileStore, write_store
 from tilewright.eval.checkpoints import Checkpoint
 from tilewright.eval.evaluate import STAGE
-from tilewright.eval.reader_grid import ReaderConfig
+from tilewright.eval.rows import RowSpec
 from tilewright.train.compress_tiles import STAGE as COMPRESS
 from tilewright.train.compress_tiles import Config as CompressConfig
 from tilewright.train.nano import NanoConfig, NanoModel
 from tilewright.train.nano_folder import write_nano
 
-GRID = ReaderConfig(("trained", "gold"), (1.0,), questions=2, tiles=1, max_new_tokens=4)
+GRID = RowSpec(("trained", "gold"), "as_is", ("base", "trained"), (1,))
 
 
 def metrics_of(folder: Path) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def metrics_of(folder: Path) -> dict[str, Any]:
 
 
 def without_readers(world: Any, out: Path, **changes: Any) -> Any:
-    settings = {"rows": ("bm25",), "compare": (), "readers": None, "checkpoints": {}}
+    settings = {"rows": ("bm25",), "compare": (), "readers": {}, "checkpoints": {}, "reader_checkpoints": {}}
     return world.config(out, **(settings | changes))
 
 
@@ -54,15 +54,16 @@ def test_readers_are_given_the_tiles_as_rendered(world: Any, tmp_path: Path) -> 
     """Searched at half the sides, read at full size: the answers given the gold tile are those of whole tiles."""
     small = tmp_path / "small"
     run_stage(COMPRESS, CompressConfig(out=small, compression=4.0, tiles=world.paths["tiles"]))
-    changes = {"rows": ("trained", "bm25"), "compare": (), "readers": GRID}
+    changes = {"rows": ("trained", "bm25", GRID), "compare": (), "read_questions": 2}
     run_stage(STAGE, world.config(tmp_path / "whole", **changes))
     run_stage(STAGE, world.config(tmp_path / "out", **changes, tiles=small, rendered=world.paths["tiles"]))
     metrics, whole = metrics_of(tmp_path / "out"), metrics_of(tmp_path / "whole")
-    for name in ("records/reader-trained-gold-c1.jsonl", "records/reader-base-gold-c1.jsonl"):
+    for name in ("records/gold.as_is.trained.k1.jsonl", "records/gold.as_is.base.k1.jsonl"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert metrics["rows"]["trained"]["facts"]["tile_px"] == [160, 128]
     assert whole["rows"]["trained"]["facts"]["tile_px"] == [320, 256]
-    assert metrics["costs"]["trained"] == whole["costs"]["trained"]
+    tokens, of_whole = ({cell["name"]: cell["tokens"] for cell in found["readers"]} for found in (metrics, whole))
+    assert tokens["gold.as_is.base.k1"] == of_whole["gold.as_is.base.k1"]
     assert "a tile of 160 × 128 px at 20 visual tokens" in (tmp_path / "out" / "report.html").read_text()
 
 

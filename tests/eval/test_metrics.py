@@ -11,6 +11,7 @@ from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import QAPair
 from tilewright.eval.bootstrap import ClusterBootstrap
 from tilewright.eval.metrics import COMPLETE, INCOMPLETE, RowResult, Scorer
+from tilewright.eval.parts import Question
 from tilewright.eval.questions import Pool, clusters, gold_outside, subset
 
 PAGE_A, PAGE_B = "a" * 16, "b" * 16
@@ -18,15 +19,15 @@ TILES = {PAGE_A: (f"{PAGE_A}-0000-00", f"{PAGE_A}-0001-00", f"{PAGE_A}-0002-00")
 POOL = Pool({tile: page for page, tiles in TILES.items() for tile in tiles}, TILES)
 
 
-def pair(query_id: str, tile_id: str, page_id: str) -> QAPair:
-    return QAPair(query_id, "?", "x", (), tile_id, page_id, "", "sentence", "", "test/1")
+def pair(query_id: str, tile_id: str, page_id: str) -> Question:
+    return Question.of(QAPair(query_id, "?", "x", (), tile_id, page_id, "", "sentence", "", "test/1"))
 
 
 ON_A, ON_B = pair("qa", TILES[PAGE_A][0], PAGE_A), pair("qb", TILES[PAGE_B][0], PAGE_B)
 
 
-def scorer(pairs: list[QAPair], pool: Pool = POOL) -> Scorer:
-    bootstrap = ClusterBootstrap([item.page_id for item in pairs], resamples=50, seed=0)
+def scorer(pairs: list[Question], pool: Pool = POOL) -> Scorer:
+    bootstrap = ClusterBootstrap(clusters(pairs), resamples=50, seed=0)
     return Scorer(pairs, pool, bootstrap, ks=(1, 3), depth=4)
 
 
@@ -96,7 +97,7 @@ def test_chance_is_what_random_rankings_score() -> None:
     tiles = {page: tuple(f"{page}-{row:04d}-00" for row in range(count)) for page, count in pages.items()}
     pool = Pool({tile: page for page, mine in tiles.items() for tile in mine}, tiles)
     pairs = [pair(f"q{page}", mine[0], page) for page, mine in tiles.items()]
-    bootstrap = ClusterBootstrap([item.page_id for item in pairs], resamples=10, seed=0)
+    bootstrap = ClusterBootstrap(clusters(pairs), resamples=10, seed=0)
     one = Scorer(pairs, pool, bootstrap, ks=(1, 3, 10), depth=20)
     generator, totals = random.Random(0), {level: dict.fromkeys(one.measures, 0.0) for level in ("page", "tile")}
     trials, order = 1500, list(pool.page_of)
@@ -123,7 +124,7 @@ def test_rows_must_answer_every_question_once_and_with_known_tiles() -> None:
     for result in (RowResult({}, {}, {}), RowResult({"qa": ()}, {"qa": "both"}, {})):
         with pytest.raises(InputError, match="hits or an error"):
             one.measure(result)
-    with pytest.raises(InputError, match="isn't among the 4 tiles"):
+    with pytest.raises(InputError, match="isn't among the 4 items"):
         one.measure(RowResult({"qa": hits("nowhere")}, {}, {}))
 
 

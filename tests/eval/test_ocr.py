@@ -2,6 +2,7 @@
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,12 @@ from PIL import Image, ImageDraw, ImageFont
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
-from tilewright.data_gen.tile_store import TileStore
 from tilewright.eval import ocr
-from tilewright.eval.ocr import ocr_image, ocr_tiles, require_tesseract
+from tilewright.eval.cache import Cache
+from tilewright.eval.ocr import ocr_image, read_pictures, require_tesseract
+from tilewright.eval.parts import Picture
 from tilewright.eval.tools import MissingToolError
+from tilewright.eval.workshop import OcrConfig
 
 SETTINGS = {"language": "eng", "scale": 1.0, "timeout_s": 30.0}
 
@@ -23,18 +26,20 @@ def picture(text: str) -> Image.Image:
     return image
 
 
-class Pictures(TileStore):
-    """A store whose pictures are given; one of them broken."""
+class Counted:
+    """Pictures by name, one of them broken; which were decoded is noted."""
 
     def __init__(self, pictures: dict[str, Image.Image | None]) -> None:
-        self.pictures, self.tile_ids = pictures, sorted(pictures)  # type: ignore[assignment]
-        self.read: list[str] = []
+        self.pictures, self.read = pictures, list[str]()
 
-    def image(self, tile_id: str) -> Image.Image:
-        self.read.append(tile_id)
-        found = self.pictures[tile_id]
+    def all(self) -> list[Picture]:
+        return [Picture(name, (700, 120), partial(self.load, name)) for name in self.pictures]
+
+    def load(self, name: str) -> Image.Image:
+        self.read.append(name)
+        found = self.pictures[name]
         if found is None:
-            raise InputError(f"tile {tile_id}: broken")
+            raise InputError(f"picture {name}: broken")
         return found
 
 
@@ -44,17 +49,22 @@ def test_reads_rendered_text() -> None:
     assert "1867" in ocr_image(picture("Marie Curie, Warsaw 1867"), language="eng", scale=2.0, timeout_s=30.0)
 
 
-def test_failures_are_counted_and_finished_tiles_are_kept(tmp_path: Path) -> None:
-    store = Pictures({"a": picture("Alpha"), "b": None, "c": picture("Gamma")})
-    texts, failed = ocr_tiles(store, tmp_path, processes=2, **SETTINGS)
-    assert failed == {"b": "picture can't be decoded"}
+def test_failures_are_counted_and_finished_pictures_are_kept(tmp_path: Path) -> None:
+    pictures = Counted({"a": picture("Alpha"), "b": None, "c": picture("Gamma")})
+    options = OcrConfig("eng", 1.0, 30.0, processes=2)
+    texts, failed = read_pictures(pictures.all(), options, Cache(tmp_path))
+    assert failed == {"b": "picture can't be decoded: picture b: broken"}
     assert set(texts) == {"a", "c"} and "Alpha" in texts["a"]
-    (line,) = (tmp_path / "logs" / "errors.jsonl").read_text().splitlines()
-    assert json.loads(line)["key"] == "ocr/b"
-    store.read.clear()
-    assert ocr_tiles(store, tmp_path, processes=2, **SETTINGS) == (texts, failed)
-    assert store.read == ["b"]
+    (log,) = tmp_path.glob("ocr/*/logs/errors.jsonl")
+    (line,) = log.read_text().splitlines()
+    assert json.loads(line)["key"] == "b"
+    pictures.read.clear()
+    assert read_pictures(pictures.all(), options, Cache(tmp_path)) == (texts, failed)
+    assert pictures.read == ["b"]
     assert os.environ.get("OMP_THREAD_LIMIT") is None or os.environ["OMP_THREAD_LIMIT"] != ""
+    other = OcrConfig("eng", 2.0, 30.0, processes=2)
+    read_pictures(pictures.all()[:1], other, Cache(tmp_path))
+    assert pictures.read == ["b", "a"], "other settings are another part of the cache"
 
 
 def test_time_out_is_an_error_of_the_tile() -> None:

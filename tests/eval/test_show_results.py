@@ -27,8 +27,9 @@ def metrics(**changes: Any) -> dict[str, Any]:
     """Metrics of two rows that ran, one that didn't and a reader with errors."""
     level = {"recall@1": figures(0.05, 0.0, 0.1, 0.01), "mrr": figures(0.5, 0.4, 0.6, 0.1)}
     ran = {"status": "complete", "n_errors": 0, "tiles_failed": 0, "facts": {}, "page": level, "tile": level}
-    reader = {"reader": "base", "given": "gold tile", "compression": 4.0, "status": "incomplete", "n_errors": 2}
-    reader |= {"n_questions": 7, "exact": figures(0, 0, 0.3, 0), "alias": figures(0.25, 0.1, 0.4, 0)}
+    reader: dict[str, Any] = {"name": "gold.c4.base.k1", "status": "incomplete", "n_errors": 2, "n_graded": 5}
+    reader |= {"n_questions": 7, "accuracy": {"alias": figures(0.25, 0.1, 0.4, 0)}, "tokens": {"input": 246.0}}
+    missing = {"name": "ocr.as_is.base.k1", "status": "not run", "reason": "tesseract is not installed"}
     return {
         "stand_ins": ["Annotator [grounded/1]"],
         "settings": {"ks": [1], "depth": 50, "confidence": 0.95},
@@ -40,7 +41,8 @@ def metrics(**changes: Any) -> dict[str, Any]:
             "ocr": {"title": "OCR", "status": "not run", "reason": "tesseract is not installed"},
         },
         "differences": [{"row": "base", "against": "x", "page": level, "tile": level}],
-        "readers": [reader | {"tokens": {"visual": 216.0, "text_in": 30.0, "out": 4.0}}],
+        "graders": {"columns": ["exact", "alias"], "deciding": "alias"},
+        "readers": [reader, missing],
         "learning_check": {"recall@1": 0.5, "n_examples": 64, "n_tiles": 200, "chance": 0.01, "wanted": 0.9},
     } | changes
 
@@ -62,8 +64,11 @@ def test_everything_that_must_be_said_is_said() -> None:
         "[40.0, 60.0]",
         "MRR@50",
         "chance",
-        "25.0 [10.0, 40.0] INCOMPLETE, 2 errors",
-        "216 tokens",
+        "gold.c4.base.k1",
+        "5 of 7",
+        "INCOMPLETE, 2 errors",
+        "246",
+        "ocr.as_is.base.k1",
         "0.500 (wanted at least 0.9; NOT reached)",
         "/runs/evaluation/report.html",
     ):

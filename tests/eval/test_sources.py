@@ -8,7 +8,7 @@ import pytest
 from tilewright.configs.errors import InputError
 from tilewright.eval.metrics import RowResult
 from tilewright.eval.questions import Pool
-from tilewright.eval.sources import manifest_of, nano_lines, pool_facts, stand_ins
+from tilewright.eval.sources import Models, manifest_of, nano_lines, pool_facts, stand_ins
 from tilewright.train.make_tiny_model import TINY_NAME
 
 PAGE = "0" * 16
@@ -61,8 +61,8 @@ def test_only_what_is_tiny_is_expected_near_chance(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     (tmp_path / "tiny" / "README.md").write_text(TINY_NAME)
     tiny, real = {"a": tmp_path / "tiny"}, {"b": tmp_path / "real"}
-    (both,) = stand_ins([], tiny, {"reader": tmp_path / "tiny"}, [])
+    (both,) = stand_ins([], Models(tiny, {"reader": tmp_path / "tiny"}), [])
     assert "(a, reader)" in both and "held-out recall near chance and reader accuracy near zero" in both
-    (reader,) = stand_ins([], real, {"reader": tmp_path / "tiny"}, [])
+    (reader,) = stand_ins([], Models(real, {"reader": tmp_path / "tiny"}), [])
     assert "(reader)" in reader and "recall" not in reader
-    assert stand_ins([], real, real, []) == []
+    assert stand_ins(["a person"], Models(real, real), []) == []

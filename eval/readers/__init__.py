@@ -1,0 +1,1 @@
+"""Readers: what answers questions from items."""

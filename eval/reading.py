@@ -1,0 +1,186 @@
+"""What readers answer: each cell's deliveries, predictions (kept by content), grades, and one record a question."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from tilewright.configs.digests import plain
+from tilewright.configs.items import ItemError
+from tilewright.data_gen.records import EvalRecord, Given
+from tilewright.eval.cache import Cache
+from tilewright.eval.graders import Graded, gives_up
+from tilewright.eval.grading import Grade
+from tilewright.eval.metrics import RowResult
+from tilewright.eval.parts import Asked, Delivered, Delivery, Item, Prediction, Question, Ranked, Reader, Retriever
+from tilewright.eval.registry import Registry
+from tilewright.eval.rows import Cell
+
+SHOWN_CHARACTERS = 600
+RETRIEVAL_FAILED, DELIVERY_FAILED, READER_FAILED = "retrieval failed", "delivery failed", "reader failed"
+NOTHING_RETRIEVED = "nothing_retrieved"
+NO_ANSWER = Prediction("", 0, 0, 0, 0)
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A delivery that does its work for many items at once before it delivers."""
+
+    def prepare(self, items: Sequence[Item]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Answers:
+    """A cell's outcome: for each query_id a prediction or an error; what was delivered; seconds a delivery took."""
+
+    cell: Cell
+    predictions: Mapping[str, Prediction]
+    errors: Mapping[str, str]
+    delivered: Mapping[str, Delivered]
+    delivery_seconds: Sequence[float]
+
+
+def answer_cell(
+    cell: Cell, registry: Registry, result: RowResult, questions: Sequence[Question], cache: Cache
+) -> Answers:
+    """Deliver to and ask the cell's reader; questions that it has answered before, for any cell, aren't asked again.
+
+    A retrieval, delivery or reader that fails is the question's error: never a wrong or a closed-book answer.
+    """
+    retriever, reader = registry.retriever(cell.retriever), registry.reader(cell.reader)
+    delivered, errors, seconds = _deliver(cell, registry.delivery(cell.delivery), retriever, reader, result, questions)
+    asked = {
+        question.query_id: Asked(question, delivered[question.query_id].items)
+        for question in questions
+        if question.query_id in delivered and (delivered[question.query_id].items or retriever.closed_book)
+    }
+    part = cache.part("answers", reader.identity)
+
+    def key(one: Asked) -> str:
+        return one.key(reader.sees_answers)
+
+    values, failed = cache.values(part, cell.name, list(asked.values()), key, _working(reader, part))
+    predictions = {name: Prediction(**values[key(one)]) for name, one in asked.items() if key(one) in values}
+    errors |= {name: f"{READER_FAILED}: {failed[key(one)]}" for name, one in asked.items() if key(one) in failed}
+    predictions |= {name: NO_ANSWER for name in delivered if name not in asked}
+    return Answers(cell, predictions, errors, delivered, seconds)
+
+
+def _working(reader: Reader, part: Path) -> Callable[[Sequence[Asked]], Any]:
+    def work(todo: Sequence[Asked]) -> Any:
+        if todo:
+            for one, value in reader.answer(todo, part):
+                yield one, value if isinstance(value, ItemError) else plain(value)
+
+    return work
+
+
+def _deliver(
+    cell: Cell,
+    delivery: Delivery,
+    retriever: Retriever,
+    reader: Reader,
+    result: RowResult,
+    questions: Sequence[Question],
+) -> tuple[dict[str, Delivered], dict[str, str], list[float]]:
+    """({query_id: what is delivered}, {query_id: error}, seconds of each delivery)."""
+    delivered, seconds = {}, []
+    errors = {
+        question.query_id: f"{RETRIEVAL_FAILED}: {result.errors[question.query_id]}"
+        for question in questions
+        if question.query_id in result.errors
+    }
+    ranked = {
+        question.query_id: Ranked(retriever, result.hits[question.query_id])
+        for question in questions
+        if question.query_id not in errors
+    }
+    if isinstance(delivery, Preparing):
+        delivery.prepare([item for items in ranked.values() for item in items[: cell.k]])
+    for question in questions:
+        if question.query_id in errors:
+            continue
+        started = time.monotonic()
+        try:
+            found = delivery.deliver(question, ranked[question.query_id], cell.k, reader.cost)
+        except ItemError as error:
+            errors[question.query_id] = f"{DELIVERY_FAILED}: {error}"
+            continue
+        seconds.append(time.monotonic() - started)
+        if not found.items and not retriever.closed_book:
+            found = Delivered((), (*found.flags, NOTHING_RETRIEVED))
+        delivered[question.query_id] = found
+    return delivered, errors, seconds
+
+
+def records_of(
+    answers: Answers,
+    result: RowResult,
+    questions: Sequence[Question],
+    graded: Mapping[str, Mapping[str, Graded]],
+    deciding: str,
+    cost: Callable[[Item], int],
+    urls: Mapping[str, str],
+) -> list[EvalRecord]:
+    """One record a question. ``graded``: {grader: {query_id: outcome}}; ``deciding``: whose grade is the verdict."""
+    records = []
+    for question in questions:
+        name = question.query_id
+        prediction, delivered = answers.predictions.get(name), answers.delivered.get(name)
+        outcome = graded[deciding][name]
+        unread = None if outcome.score is not None else outcome.error or f"{deciding}: {outcome.by}: no grade"
+        records.append(
+            EvalRecord(
+                **retrieved(answers.cell.name, question, result, urls),
+                k=answers.cell.k,
+                given=tuple(_given(item, cost) for item in delivered.items) if delivered else (),
+                flags=delivered.flags if delivered else (),
+                input_tokens=prediction.input_tokens if prediction else 0,
+                visual_tokens=prediction.visual_tokens if prediction else 0,
+                retrieved_text_tokens=prediction.retrieved_text_tokens if prediction else 0,
+                output_tokens=prediction.output_tokens if prediction else 0,
+                tokens_told=prediction.told if prediction else True,
+                prediction=prediction.text if prediction else None,
+                scores={grader: found[name].score for grader, found in graded.items()},
+                verdict=None if unread else _verdict(outcome, prediction),
+                error=answers.errors.get(name) or unread,
+            )
+        )
+    return records
+
+
+def _verdict(outcome: Graded, prediction: Prediction | None) -> str:
+    if outcome.score == 1.0:
+        return "CORRECT"
+    silent = outcome.grade is Grade.NOT_ATTEMPTED or prediction is None or not prediction.text.strip()
+    return "CANNOT_ANSWER" if silent or gives_up(prediction.text if prediction else "") else "WRONG"
+
+
+def _given(item: Item, cost: Callable[[Item], int]) -> Given:
+    picture = item.picture
+    return Given(
+        item_id=item.item_id,
+        page_id=item.page_id,
+        source=item.source,
+        tokens=cost(item),
+        compression=picture.compression if picture else 1.0,
+        size_px=picture.shown_px if picture else (),
+        text="" if picture else item.text[:SHOWN_CHARACTERS],
+    )
+
+
+def retrieved(row: str, question: Question, result: RowResult, urls: Mapping[str, str]) -> dict[str, Any]:
+    """The part of a record that retrieval fills. ``urls``: {page_id: url}."""
+    evidence = (result.evidence or {}).get(question.query_id, ())
+    gold = question.gold_urls or tuple(urls[page] for page in sorted(question.gold_pages) if page in urls)
+    return {
+        "row": row,
+        "query_id": question.query_id,
+        "query": question.query,
+        "answers": question.answers,
+        "gold_urls": gold,
+        "gold_tile_ids": tuple(sorted(question.gold_tiles)),
+        "hits": tuple((item, float(score)) for item, score in result.hits.get(question.query_id, ())),
+        "evidence": tuple(rank for rank, held in enumerate(evidence, start=1) if held),
+    }

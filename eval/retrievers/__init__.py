@@ -1,0 +1,1 @@
+"""Retrievers: what finds items for questions."""

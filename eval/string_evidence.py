@@ -1,0 +1,24 @@
+"""Evidence by string: whether an answer stands in an item's text. A stand-in for a judge, and called so everywhere."""
+
+import functools
+import unicodedata
+from collections.abc import Sequence
+
+from tilewright.data_gen.answers import normalize_answer
+
+
+@functools.lru_cache(maxsize=65_536)
+def evidence_form(text: str) -> str:
+    """``text`` as it is searched: normalised as answers are, without diacritics, a blank at both ends."""
+    plain = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+    return f" {normalize_answer(plain)} "
+
+
+def holds(text: str, answers: Sequence[str]) -> bool:
+    """Whether one of ``answers`` stands in ``text`` as whole words: ``19`` doesn't stand in ``1965``.
+
+    An answer of marks alone stands nowhere.
+    """
+    found = evidence_form(text)
+    wanted = (evidence_form(answer) for answer in answers)
+    return any(answer.strip() and answer in found for answer in wanted)
