@@ -1,7 +1,7 @@
 """Which gold pages of questions are in a corpus: canonical URLs, widened by a table of redirects."""
 
-import csv
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,29 +20,32 @@ class Redirects:
 
     @classmethod
     def read(cls, path: Path) -> "Redirects":
-        """Two columns of absolute URLs parted by a tab, from and to, no header; chains are followed.
+        """A JSON object {address: address it leads to}; chains are followed.
 
-        Raises InputError, with file and line, for anything else, an address that leads to two, and a circle.
+        Raises InputError for anything else, an address that leads to two, and a circle.
         """
         targets: dict[str, str] = {}
         try:
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                for number, row in enumerate(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE), start=1):
-                    cls._add(targets, row, f"{path}:{number}")
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise InputError(f"{path}: wanted a table of redirects ({error})") from error
+            table = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=list)
+        except (OSError, ValueError, RecursionError) as error:
+            raise InputError(f"{path}: wanted a JSON object of addresses ({error})") from error
+        if not isinstance(table, list) or not all(isinstance(entry, tuple) for entry in table):
+            raise InputError(f"{path}: wanted a JSON object {{address: address}}, found {str(table)[:80]}")
+        for source, target in table:
+            cls._add(targets, source, target, str(path))
         redirects = cls(targets)
         for place in targets:
             redirects._follow(place, str(path))
         return redirects
 
     @staticmethod
-    def _add(targets: dict[str, str], row: Sequence[str], where: str) -> None:
-        places = [page_place(gold_address(url)) for url in row]
-        if len(row) != 2 or places[0] is None or places[1] is None:
-            raise InputError(f"{where}: wanted two absolute URLs parted by a tab, found {row}")
-        if places[0] != places[1] and targets.setdefault(places[0], places[1]) != places[1]:
-            raise InputError(f"{where}: {row[0]} leads to two pages: {targets[places[0]]} and {places[1]}")
+    def _add(targets: dict[str, str], source: str, target: object, where: str) -> None:
+        start = page_place(gold_address(source))
+        end = page_place(gold_address(target)) if isinstance(target, str) else None
+        if start is None or end is None:
+            raise InputError(f"{where}: wanted absolute addresses, found {source!r}: {target!r}")
+        if start != end and targets.setdefault(start, end) != end:
+            raise InputError(f"{where}: {source} leads to two pages: {targets[start]} and {end}")
 
     def end_of(self, url: str) -> str | None:
         """The place that ``url`` leads to in the end; None for what is no absolute URL."""

@@ -31,7 +31,7 @@ class Config:
     ``kinds``: only questions of these kinds, as the benchmark names them; without: those its entry asks, [] all.
     ``count``: so many of them, drawn by ``seed`` (without: all). ``duplicate_ids``: refuse, or keep the first of them.
     ``pages``: pages.jsonl of the corpus, or a folder that holds it: gold URLs that aren't there, also by way of
-    ``redirects`` (two URLs a line, parted by a tab), are counted and listed in gold_outside.jsonl.
+    ``redirects`` (JSON {address: address}), are counted and listed in gold_outside.jsonl.
     """
 
     out: Path

@@ -1,5 +1,6 @@
 """Gold URLs against a corpus: spellings, redirects, what isn't there."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,9 @@ WIKI = "https://en.wikipedia.org/wiki/"
 PAGES = {page_id(WIKI + name): WIKI + name for name in ("Paris", "Oslo", "Velmar_Bridge")}
 
 
-def table(folder: Path, *lines: str) -> Redirects:
-    path = folder / "redirects.tsv"
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+def table(folder: Path, *entries: tuple[str, str]) -> Redirects:
+    path = folder / "redirects.json"
+    path.write_text("{" + ", ".join(f"{json.dumps(one)}: {json.dumps(other)}" for one, other in entries) + "}")
     return Redirects.read(path)
 
 
@@ -53,7 +54,10 @@ def test_what_is_not_there_is_counted_and_listed() -> None:
 
 def test_redirects_widen_what_is_found_in_both_directions(tmp_path: Path) -> None:
     redirects = table(
-        tmp_path, f"{WIKI}Lutetia\t{WIKI}Paris", f"{WIKI}Old_Lutetia\t{WIKI}Lutetia", f"{WIKI}Oslo\t{WIKI}Kristiania"
+        tmp_path,
+        (f"{WIKI}Lutetia", f"{WIKI}Paris"),
+        (f"{WIKI}Old_Lutetia", f"{WIKI}Lutetia"),
+        (f"{WIKI}Oslo", f"{WIKI}Kristiania"),
     )
     found = gold_coverage({"a": (f"{WIKI}old_Lutetia",), "b": (f"{WIKI}Kristiania",)}, PAGES, redirects)
     assert found.gold_pages == {"a": {page_id(WIKI + "Paris")}, "b": {page_id(WIKI + "Oslo")}}
@@ -61,28 +65,34 @@ def test_redirects_widen_what_is_found_in_both_directions(tmp_path: Path) -> Non
 
 
 def test_two_pages_of_one_target_both_count(tmp_path: Path) -> None:
-    redirects = table(tmp_path, f"{WIKI}Oslo\t{WIKI}Paris")
+    redirects = table(tmp_path, (f"{WIKI}Oslo", f"{WIKI}Paris"))
     assert len(gold_coverage({"q": (f"{WIKI}Paris",)}, PAGES, redirects).gold_pages["q"]) == 2
 
 
 @pytest.mark.parametrize(
-    ("lines", "message"),
+    ("text", "message"),
     [
-        ((f"{WIKI}A\t{WIKI}B", f"{WIKI}B\t{WIKI}A"), "circle"),
-        ((f"{WIKI}A\t{WIKI}B", f"{WIKI}a\t{WIKI}C"), r"redirects\.tsv:2: .* leads to two pages"),
-        ((f"{WIKI}A {WIKI}B",), r"redirects\.tsv:1: wanted two absolute URLs"),
-        ((f"A\t{WIKI}B",), r"redirects\.tsv:1: wanted two absolute URLs"),
+        ('{"https://x.org/a": "https://x.org/b", "https://x.org/b": "https://x.org/a"}', "circle through x.org"),
+        ('{"https://x.org/a": "https://x.org/b", "http://x.org/a/": "https://x.org/c"}', "leads to two pages"),
+        ('{"https://x.org/a": "https://x.org/b", "https://x.org/a": "https://x.org/c"}', "leads to two pages"),
+        ('{"a": "https://x.org/b"}', "wanted absolute addresses, found 'a'"),
+        ('{"https://x.org/a": 3}', "wanted absolute addresses"),
+        ('["https://x.org/a"]', "wanted a JSON object {address: address}"),
+        ('"x"', "wanted a JSON object {address: address}"),
+        ("[" * 100_000, "wanted a JSON object of addresses"),
+        ("", "wanted a JSON object of addresses"),
     ],
 )
-def test_broken_tables(tmp_path: Path, lines: tuple[str, ...], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        table(tmp_path, *lines)
-    with pytest.raises(InputError, match="wanted a table of redirects"):
-        Redirects.read(tmp_path / "none.tsv")
+def test_broken_tables(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "redirects.json").write_text(text)
+    with pytest.raises(InputError, match=rf"redirects\.json.*{message}"):
+        Redirects.read(tmp_path / "redirects.json")
+    with pytest.raises(InputError, match="wanted a JSON object of addresses"):
+        Redirects.read(tmp_path / "none.json")
 
 
 def test_a_page_may_redirect_to_itself(tmp_path: Path) -> None:
-    assert not table(tmp_path, f"{WIKI}A\t{WIKI}a", "http://x.org/\thttps://x.org").targets
+    assert not table(tmp_path, (f"{WIKI}A", f"{WIKI}a"), ("http://x.org/", "https://x.org")).targets
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=12))

@@ -64,13 +64,13 @@ def test_rows_are_questions_or_counted(tmp_path: Path) -> None:
     ]
     pages = [Page(page_id(WIKI + name), WIKI + name, name, "", "x") for name in ("Hall_1", "Great_Hall")]
     write_jsonl(tmp_path / "pages.jsonl", pages)
-    (tmp_path / "redirects.tsv").write_text(f"{WIKI}Hall_5\t{WIKI}Great_Hall\n")
+    (tmp_path / "redirects.json").write_text(json.dumps({f"{WIKI}Hall_5": f"{WIKI}Great_Hall"}))
     config = Config(
         tmp_path / "out",
         "hotpotqa",
         (write(tmp_path / "a.json", rows),),
         pages=tmp_path / "pages.jsonl",
-        redirects=tmp_path / "redirects.tsv",
+        redirects=tmp_path / "redirects.json",
         kinds=("bridge",),
         duplicate_ids="keep_first",
     )
@@ -141,4 +141,4 @@ def test_no_question_is_an_error_that_says_why(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="benchmark: wanted one of"):
         dataclasses.replace(config, benchmark="nqq")
     with pytest.raises(ValueError, match="redirects: wanted `pages`"):
-        dataclasses.replace(config, redirects=tmp_path / "r.tsv")
+        dataclasses.replace(config, redirects=tmp_path / "r.json")
