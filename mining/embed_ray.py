@@ -3,9 +3,11 @@
 Every machine has the package, and the checkpoint and the tiles under the same paths (a shared folder, or a copy); the
 vectors come back to the process that was started, which alone writes. On two machines:
 
-    ray start --head --port=6379                      # on the first
-    ray start --address=FIRST:6379                    # on the second
-    RAY_ADDRESS=FIRST:6379 tilewright embed_tiles CONFIG.yaml engine=ray ray.actors=16 ray.gpus=1      # on the first
+    ray start --head --port=6379                                                        # on the first
+    ray start --address=FIRST:6379                                                      # on the second
+    RAY_ADDRESS=FIRST:6379 tilewright embed_tiles CONFIG.yaml engine=ray ray.actors=16 ray.gpus=1     # on the first
+
+Where Ray asks for a token (as it does from 2.60 on), both have the same ``~/.ray/auth_token``.
 
 An actor that dies is started again and its block embedded again; blocks that have come back are kept over a restart of
 everything. Blocks are those of a run without Ray, so the vectors are too, byte for byte on machines of one kind.
@@ -15,6 +17,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +33,7 @@ from tilewright.mining.vector_store import Array
 from tilewright.train.distributed import choose_device
 from tilewright.train.encoder import load_encoder
 
+_SCHEMA = pa.schema([("number", pa.int64()), ("vectors", pa.large_binary()), ("error", pa.string())])
 _TASKS = 10_000  # what Ray's scheduler handles well; a task is embedded again if its actor dies
 
 
@@ -67,13 +71,19 @@ class EmbedActor:
         self.store, self.task = TileStore.open(task.tiles), task
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        """Rows of number, tile_ids and tokens -> rows of number and vectors, the bytes of float32 [n, D]."""
+        """Rows of number, tile_ids and tokens -> rows of number, vectors (the bytes of float32 [n, D]) and error.
+
+        What a user can mend comes back as ``error``: an exception would lose its cause on the way through Ray.
+        """
         blocks = [Block(row["number"], tuple(row["tile_ids"]), tuple(row["tokens"])) for row in batch.to_pylist()]
         options = {"batch_tokens": self.task.batch_tokens, "workers": self.task.workers}
-        found = list(embed_blocks(self.encoder, self.store, blocks, **options))
-        numbers = pa.array([block.number for block, _ in found], pa.int64())
-        vectors = pa.array([array.tobytes() for _, array in found], pa.large_binary())
-        return pa.table({"number": numbers, "vectors": vectors})
+        rows: list[dict[str, Any]] = []
+        try:
+            for block, vectors in embed_blocks(self.encoder, self.store, blocks, **options):
+                rows.append({"number": block.number, "vectors": vectors.tobytes(), "error": None})
+        except UserError as error:
+            rows.append({"number": blocks[len(rows)].number, "vectors": None, "error": str(error)})
+        return pa.Table.from_pylist(rows, _SCHEMA)
 
 
 def embed_on_ray(
@@ -88,11 +98,26 @@ def embed_on_ray(
         import ray.data
     except ImportError as error:
         raise InputError("engine ray: Ray can't be imported: pip install 'tilewright[ray]'") from error
-    if not ray.is_initialized():
+    started = not ray.is_initialized()
+    if started:
         ray.init(log_to_driver=False)
+    try:
+        for row in _mapped(ray, blocks, task, settings).iter_rows():
+            if row["error"] is not None:
+                raise InputError(row["error"])
+            yield int(row["number"]), np.frombuffer(row["vectors"], np.float32).reshape(-1, dimension)
+    except ray.exceptions.RayError as error:
+        raise StageError(f"Ray failed: {error}. What is finished is kept: run the same command again") from error
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _mapped(ray: Any, blocks: Iterable[Block], task: ActorTask, settings: RaySettings) -> Any:
+    """The data set of the blocks' vectors, not yet made."""
     ray.data.DataContext.get_current().enable_progress_bars = False
     items = [dataclasses.asdict(block) for block in blocks]
-    found = ray.data.from_items(items, override_num_blocks=min(len(items), _TASKS)).map_batches(
+    return ray.data.from_items(items, override_num_blocks=min(len(items), _TASKS)).map_batches(
         EmbedActor,
         fn_constructor_args=(task,),
         batch_size=1,
@@ -101,19 +126,3 @@ def embed_on_ray(
         num_cpus=settings.cpus,
         num_gpus=settings.gpus,
     )
-    try:
-        for row in found.iter_rows():
-            yield int(row["number"]), np.frombuffer(row["vectors"], np.float32).reshape(-1, dimension)
-    except ray.exceptions.RayError as error:
-        raise _of_user(error) from error
-
-
-def _of_user(error: BaseException) -> UserError:
-    """The error of ours that an actor raised, or that Ray failed."""
-    cause: BaseException | None = error
-    while cause is not None:
-        inner = getattr(cause, "cause", None)
-        if isinstance(inner, UserError):
-            return InputError(str(inner))
-        cause = cause.__cause__
-    return StageError(f"Ray failed: {error}. What is finished is kept: run the same command again")
