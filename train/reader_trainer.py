@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from tilewright.configs.errors import InputError
 from tilewright.configs.progress import Progress
 from tilewright.configs.stage import StageError
-from tilewright.train.adapters import assert_moved, trainable
+from tilewright.train.adapters import assert_moved
 from tilewright.train.reader import Reader, to_pixel_values
 from tilewright.train.reader_batch import ReaderCollator, answer_loss
+from tilewright.train.reader_best import BestWeights, best_of, load_trained, save_trained, since_best
 from tilewright.train.reader_validation import Validation
 from tilewright.train.run_control import StopRequest
 
@@ -47,23 +46,10 @@ class ReaderTrainer(Trainer):  # type: ignore[misc]
         """Write the trained parameters into a checkpoint folder."""
         if self.args.should_save and output_dir is not None:
             Path(output_dir).mkdir(parents=True, exist_ok=True)
-            tensors = {name: value.detach().cpu().contiguous() for name, value in trainable(self.model).items()}
-            save_file(tensors, str(Path(output_dir) / WEIGHTS))
+            save_trained(self.model, Path(output_dir) / WEIGHTS)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        load_trained(self.model, Path(resume_from_checkpoint))
-
-
-def load_trained(model: torch.nn.Module, folder: Path) -> None:
-    """Read trained parameters back into ``model``. Raises InputError unless all names and shapes match."""
-    stored, wanted = load_file(str(folder / WEIGHTS)), trainable(model)
-    wrong = stored.keys() ^ wanted.keys()
-    wrong |= {name for name in stored.keys() & wanted.keys() if stored[name].shape != wanted[name].shape}
-    if wrong:
-        raise InputError(f"{folder / WEIGHTS}: {len(wrong)} parameters don't match the model (first: {min(wrong)})")
-    with torch.no_grad():
-        for name, parameter in wanted.items():
-            parameter.copy_(stored[name])
+        load_trained(self.model, Path(resume_from_checkpoint) / WEIGHTS)
 
 
 def last_checkpoint(folder: Path, *, prune: bool) -> Path | None:
@@ -77,10 +63,16 @@ def last_checkpoint(folder: Path, *, prune: bool) -> Path | None:
     return whole[max(whole)] if whole else None
 
 
-class Watch(TrainerCallback):  # type: ignore[misc]
-    """What happens beside the updates: progress, validation, checks, and the end by signal.
+def is_done(state: TrainerState, patience: int | None) -> bool:
+    """Whether all steps are made, or so many validations went by without a better one."""
+    return state.global_step >= state.max_steps or (patience is not None and since_best(state.log_history) >= patience)
 
-    Validation figures go into the Trainer's log history, so that its checkpoints carry them.
+
+class Watch(TrainerCallback):  # type: ignore[misc]
+    """What happens beside the updates: progress, validation, best weights, checks, and the end, also by signal.
+
+    Validation figures go into the Trainer's log history, so that its checkpoints carry them, and which was the best.
+    ``best``: where to keep the weights of the best validation (None: they aren't wanted).
     """
 
     def __init__(
@@ -88,11 +80,14 @@ class Watch(TrainerCallback):  # type: ignore[misc]
         validation: Validation,
         progress: Progress,
         stop: StopRequest,
+        best: BestWeights | None,
         *,
+        patience: int | None,
         evaluate_every: int,
         check_adapters_at: int | None,
     ):
         self.validation, self.progress, self.stop = validation, progress, stop
+        self.best, self.patience = best, patience
         self.evaluate_every, self.check_adapters_at = evaluate_every, check_adapters_at
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -102,12 +97,13 @@ class Watch(TrainerCallback):  # type: ignore[misc]
             self._validate(state)
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Validate every so often and at the end; save and stop if a signal asked for it."""
+        """Validate every so often and at the end; save and stop at the end of patience, or if a signal asked for it."""
         if state.global_step == self.check_adapters_at:
             assert_moved(kwargs["model"])
         if state.global_step % self.evaluate_every == 0 or state.global_step == state.max_steps:
             self._validate(state)
-        if self.stop.requested:
+            self._keep_best(state, kwargs["model"])
+        if self.stop.requested or is_done(state, self.patience):
             control.should_save = control.should_training_stop = True
 
     def on_log(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -121,9 +117,18 @@ class Watch(TrainerCallback):  # type: ignore[misc]
             self.progress.advance(1, loss=logged["loss"])
 
     def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Mark the checkpoint as whole."""
+        """Mark the checkpoint as whole; from now on only the weights of its best validation are needed."""
         if state.is_world_process_zero:
             (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
+            if self.best is not None:
+                best = best_of(state.log_history)
+                self.best.prune(None if best is None else best["step"])
+
+    def _keep_best(self, state: TrainerState, model: torch.nn.Module) -> None:
+        best = best_of(state.log_history)
+        is_now = best is not None and best["step"] == state.global_step
+        if is_now and self.best is not None and state.is_world_process_zero:
+            self.best.save(state.global_step, model)
 
     def _validate(self, state: TrainerState) -> None:
         figures = self.validation.figures()

@@ -5,9 +5,9 @@ step, and a checkpoint holds parameters, optimiser, schedule and random states.
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from transformers import TrainingArguments
@@ -20,70 +20,32 @@ from tilewright.configs.stage import (
     Inputs,
     Stage,
     StageError,
-    execution,
-    input_path,
     log_path,
     main,
     rank_and_world,
 )
 from tilewright.data_gen.records import ReaderExample, read_jsonl
 from tilewright.data_gen.tile_store import TileStore
-from tilewright.train.adapters import LoraGroup, add_adapters, count_by_group
+from tilewright.train.adapters import add_adapters, count_by_group
 from tilewright.train.distributed import choose_device
 from tilewright.train.reader import Reader, load_reader, save_reader
 from tilewright.train.reader_batch import ReaderCollator
+from tilewright.train.reader_best import ACCURACY, LOSS, BestWeights, best_of, load_trained
+from tilewright.train.reader_config import Config
+from tilewright.train.reader_cost import check_context, mean, row_cost
 from tilewright.train.reader_trainer import (
+    WEIGHTS,
     ReaderTrainer,
     Watch,
     curve_of,
+    is_done,
     last_checkpoint,
-    load_trained,
 )
 from tilewright.train.reader_validation import Validation
 from tilewright.train.run_control import stop_on_sigterm, torch_threads
 
 STATE = ".trainer"
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
-
-@dataclass(frozen=True)
-class Config:
-    """Train the reader ``model`` on ``examples`` (folder of make_reader_data) with the pictures of ``tiles``.
-
-    ``steps`` updates of ``batch_size`` rows per rank times ``gradient_accumulation``; AdamW, cosine after
-    ``warmup_steps``. ``adapters``: {group: {rank, alpha}}, merged at the end; null trains all parameters.
-    ``max_pixels``: the processor's limit for an image (null: the model's own). ``validation_questions`` rows with a
-    gold tile are answered at each validation, with up to ``max_new_tokens``. ``threads`` of the CPU; another number may
-    give other last digits.
-    """
-
-    out: Path
-    steps: int
-    batch_size: int
-    learning_rate: float
-    warmup_steps: int
-    adapters: dict[str, LoraGroup] | None
-    max_pixels: int | None
-    evaluate_every: int
-    validation_questions: int
-    save_every: int
-    threads: int
-    seed: int
-    model: Path = input_path()
-    examples: Path = input_path()
-    tiles: Path = input_path()
-    weight_decay: float = 0.0
-    max_grad_norm: float = 1.0
-    gradient_accumulation: int = 1
-    gradient_checkpointing: bool = False
-    max_new_tokens: int = 32
-    precision: Literal["float32", "bfloat16"] = "float32"
-    workers: int = execution(default=0)
-
-    def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "evaluate_every", "save_every", "threads", "gradient_accumulation"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: wanted at least 1, found {getattr(self, name)}")
 
 
 def train_reader(config: Config, inputs: Inputs, out: Path) -> Counts:
@@ -95,7 +57,9 @@ def train_reader(config: Config, inputs: Inputs, out: Path) -> Counts:
     store = TileStore.open(inputs["tiles"])
     _check_tiles([*rows, *validation_rows], store, inputs)
     with torch_threads(config.threads):
-        reader, trained = _reader(config, inputs["model"], rows)
+        reader = _reader(config, inputs["model"], rows)
+        costs = _check_costs(config, {"train": rows, "validation": validation_rows}, store, reader, inputs)
+        trained = _make_trainable(reader, config)
         collator = ReaderCollator(store, reader.prompt, reader.policy)
         validation = Validation(
             reader,
@@ -109,35 +73,76 @@ def train_reader(config: Config, inputs: Inputs, out: Path) -> Counts:
             state = _train(config, reader, rows, collator, validation, progress, out)
         curve = curve_of(state)
         if rank_and_world()[0] == 0:
+            _take_best(reader, state, config, out)
             _merge(reader, config)
             save_reader(reader, out / "checkpoint", inputs["model"])
             lines = [json.dumps(row, allow_nan=False) + "\n" for row in curve]
             (out / "curve.jsonl").write_text("".join(lines), encoding="utf-8")
-    return _counts(config, rows, validation_rows, trained, curve)
+    return _counts(state, len(rows), len(validation_rows), trained, curve) | {"costs": costs}
 
 
 def _check_tiles(rows: list[ReaderExample], store: TileStore, inputs: Inputs) -> None:
     for row in rows:
-        missing = [tile_id for tile_id in row.tile_ids if tile_id not in store]
-        if missing:
-            raise InputError(f"{inputs['examples']}: {row.query_id}: tile {missing[0]} is not in {inputs['tiles']}")
+        for tile_id in row.tile_ids:
+            if tile_id not in store:
+                raise InputError(f"{inputs['examples']}: {row.query_id}: tile {tile_id} is not in {inputs['tiles']}")
+            if not store.has_image(tile_id):
+                raise InputError(
+                    f"{inputs['examples']}: {row.query_id}: tile {tile_id} of {inputs['tiles']} has no image:"
+                    " `tilewright tiles render` makes it again from its page"
+                )
 
 
-def _reader(config: Config, model: Path, rows: list[ReaderExample]) -> tuple[Reader, dict[str, int]]:
-    """The reader to train and its trainable parameters by group."""
+def _check_costs(
+    config: Config, splits: Mapping[str, list[ReaderExample]], store: TileStore, reader: Reader, inputs: Inputs
+) -> dict[str, Any]:
+    """Tokens of the rows by split, from sizes alone; raises ContextError for a row that is too long."""
+    limit = config.max_tokens or int(reader.model.config.get_text_config().max_position_embeddings)
+    found = {}
+    for split, rows in splits.items():
+        generated = config.max_new_tokens if split == "validation" else 0
+        costs = [row_cost(row, store.size_px, reader.prompt, reader.policy) for row in rows]
+        needed = [cost.prompt_tokens + max(cost.answer_tokens, generated) for cost in costs]
+        check_context(zip(rows, needed, strict=True), limit, str(inputs["examples"] / f"{split}.jsonl"))
+        found[split] = {
+            "tokens_mean": mean([cost.tokens for cost in costs]),
+            "tokens_max": max((cost.tokens for cost in costs), default=0),
+            "visual_tokens_mean": mean([cost.visual_tokens for cost in costs]),
+            "images_enlarged_to_min_pixels": sum(cost.enlarged_images for cost in costs),
+        }
+    return found
+
+
+def _reader(config: Config, model: Path, rows: list[ReaderExample]) -> Reader:
+    """The reader to train, without adapters."""
     dtype = PRECISIONS[config.precision]
     reader = load_reader(model, device=choose_device(), dtype=dtype, max_pixels=config.max_pixels)
     reader.compressions = tuple(sorted({row.compression for row in rows}))
+    return reader
+
+
+def _make_trainable(reader: Reader, config: Config) -> dict[str, int]:
+    """Add adapters, if there are any; trainable parameters by group."""
     if config.adapters is None:
-        return reader, {"all": sum(parameter.numel() for parameter in reader.model.parameters())}
+        return {"all": sum(parameter.numel() for parameter in reader.model.parameters())}
     reader.model = add_adapters(reader.model, config.adapters, seed=config.seed)
-    return reader, count_by_group(reader.model)
+    return count_by_group(reader.model)
 
 
 def _merge(reader: Reader, config: Config) -> None:
     """Fold adapters into the weights in fp32, then round once to the model's precision."""
     if config.adapters is not None:
         reader.model = reader.model.float().merge_and_unload().to(PRECISIONS[config.precision])
+
+
+def _take_best(reader: Reader, state: TrainerState, config: Config, out: Path) -> None:
+    best = best_of(state.log_history)
+    if config.keep == "best" and best is not None:
+        _best_weights(out).load(best["step"], reader.model)
+
+
+def _best_weights(out: Path) -> BestWeights:
+    return BestWeights(out / STATE / "best")
 
 
 def _train(
@@ -153,8 +158,9 @@ def _train(
     found = last_checkpoint(out / STATE, prune=rank_and_world()[0] == 0)
     if found is not None:
         state = TrainerState.load_from_json(str(found / "trainer_state.json"))
-        if state.global_step >= config.steps:  # killed after its last update
-            load_trained(reader.model, found)
+        state.max_steps = config.steps
+        if is_done(state, config.patience):  # killed after its last update
+            load_trained(reader.model, found / WEIGHTS)
             return state
     first_moving_step = 2 if config.warmup_steps else 1
     trainer = ReaderTrainer(reader, _arguments(config, out / STATE), rows, collator)
@@ -165,12 +171,14 @@ def _train(
                 validation,
                 progress,
                 stop,
+                _best_weights(out) if config.keep == "best" else None,
+                patience=config.patience,
                 evaluate_every=config.evaluate_every,
                 check_adapters_at=first_moving_step if config.adapters else None,
             )
         )
         trainer.train(resume_from_checkpoint=None if found is None else str(found))
-    if trainer.state.global_step < config.steps:
+    if not is_done(trainer.state, config.patience):
         raise StageError(
             f"train_reader: stopped by SIGTERM after step {trainer.state.global_step} of {config.steps}; the state is"
             " kept: run the same command again to go on"
@@ -217,29 +225,24 @@ def _arguments(config: Config, folder: Path) -> TrainingArguments:
 
 
 def _counts(
-    config: Config,
-    rows: list[ReaderExample],
-    validation_rows: list[ReaderExample],
-    trained: dict[str, int],
-    curve: list[dict[str, float]],
+    state: TrainerState, examples: int, validation_examples: int, trained: dict[str, int], curve: list[dict[str, float]]
 ) -> dict[str, Any]:
-    validated = [row for row in curve if "validation_loss" in row]
-    figures = (
-        {
-            name: {key: row[key] for key in ("step", "validation_loss", "validation_exact_match") if key in row}
-            for name, row in (("before", validated[0]), ("after", validated[-1]))
-        }
-        if validated
-        else {}
-    )
+    best = best_of(state.log_history)
+    validated = [row for row in curve if LOSS in row]
+    marked = {"before": validated[0], "after": validated[-1]} if validated else {}
+    if best is not None:
+        marked["best"] = next(row for row in validated if row["step"] == best["step"])
     return {
-        "examples": len(rows),
-        "validation_examples": len(validation_rows),
-        "steps": config.steps,
+        "examples": examples,
+        "validation_examples": validation_examples,
+        "steps": state.global_step,
+        "stopped_by_patience": state.global_step < state.max_steps,
         "trainable_parameters": trained,
         "first_loss": next(row["loss"] for row in curve if "loss" in row),
         "last_loss": curve[-1]["loss"],
-        "validation": figures,
+        "validation": {
+            name: {key: row[key] for key in ("step", LOSS, ACCURACY) if key in row} for name, row in marked.items()
+        },
     }
 
 

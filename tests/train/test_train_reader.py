@@ -24,7 +24,8 @@ from tilewright.data_gen.tile_store import TileStore
 from tilewright.train.adapters import LoraGroup
 from tilewright.train.reader import load_reader
 from tilewright.train.reader_batch import ReaderCollator
-from tilewright.train.reader_trainer import COMPLETE, WEIGHTS, last_checkpoint, load_trained
+from tilewright.train.reader_best import load_trained
+from tilewright.train.reader_trainer import COMPLETE, WEIGHTS, last_checkpoint
 from tilewright.train.train_reader import STAGE, Config
 
 ANSWERS = ("Nairobi", "Oslo", "1815", "42 km", "Ada", "Quito", "Lima", "cannot answer")
@@ -65,6 +66,7 @@ def config(reader_parts: Any, examples: Path, tmp_path: Path) -> Config:
         save_every=2,
         threads=1,
         seed=5,
+        keep="best",
         max_new_tokens=8,
     )
 
@@ -178,7 +180,7 @@ def test_parameters_that_do_not_match_are_refused(reader_parts: Any, tmp_path: P
 
     save_file({"lm_head.weight": torch.zeros(2, 2)}, str(tmp_path / WEIGHTS))
     with pytest.raises(InputError, match="don't match"):
-        load_trained(load_reader(reader_parts.model).model, tmp_path)
+        load_trained(load_reader(reader_parts.model).model, tmp_path / WEIGHTS)
 
 
 def test_accumulated_small_batches_equal_one_large(config: Config) -> None:
