@@ -6,6 +6,7 @@ the seed and the row's own ids.
 """
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,11 +24,15 @@ from tilewright.data_gen.verdicts import Verdict
 from tilewright.mining.candidates import Candidates, Searcher, blocks_of
 from tilewright.mining.judge import JUDGES, Judge, outcome_of
 from tilewright.mining.mined import rank_bin
+from tilewright.mining.reader_report import report_of
+from tilewright.train.pixels import MIN_PIXELS, PixelPolicy
 from tilewright.train.reader_prompt import CANNOT_ANSWER
 from tilewright.train.split_files import read_pairs
 
 T = TypeVar("T")
 SPLITS = ("train", "validation")
+REPORT = "report.json"
+READER_MAX_PIXELS = 16_777_216  # what Qwen3-VL-4B-Instruct's image processor has
 COPY, KNOWN = "COPY_OF_GOLD", "KNOWN_POSITIVE"
 SHOWN = frozenset({Verdict.WRONG.value, Verdict.CANNOT_ANSWER.value, "UNJUDGED"})
 
@@ -39,8 +44,10 @@ class Config:
     ``pages``: splits/pages.json; a row shows tiles of its own split's pages only. ``negatives``: examples.jsonl of
     mine_negatives, whose known positives are never distractors; ``judge`` looks at the other distractors (``none``
     trusts the index). ``k_weights``: relative frequency of k = 1, 2, ... tiles. ``absent_share`` of the rows don't
-    show the gold tile and have the answer ``absent_answer``. ``compressions``: one is drawn for each row.
-    ``depth`` candidates are searched. ``max_train``, ``max_validation``: how many pairs, drawn by digest (null: all).
+    show the gold tile and have the answer ``absent_answer``. ``compressions``: one (fixed), or several of which one is
+    drawn for each row (mixed; ``compression_weights``: their relative frequencies, null: equal). ``depth`` candidates
+    are searched. ``max_pixels``: of the reader's image processor, for the report's token counts. ``max_train``,
+    ``max_validation``: how many pairs, drawn by digest (null: all).
     ``device`` encodes the queries: auto takes the accelerator if there is one.
     """
 
@@ -58,6 +65,8 @@ class Config:
     validation: Path = input_path()
     negatives: Path = input_path()
     pages: Path = input_path()
+    compression_weights: tuple[float, ...] | None = None
+    max_pixels: int = READER_MAX_PIXELS
     absent_answer: str = CANNOT_ANSWER
     judge: Literal["grounded", "none"] = "grounded"
     depth: int = 20
@@ -65,7 +74,7 @@ class Config:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        check_bounds(self, 1, None, "block", "depth", "max_train")
+        check_bounds(self, 1, None, "block", "depth", "max_train", "max_pixels")
         check_bounds(self, 0, None, "max_validation")
         check_bounds(self, 0, 1, "absent_share")
         if not self.absent_answer.strip():
@@ -76,6 +85,16 @@ class Config:
             raise ValueError(f"depth: wanted at least k = {len(self.k_weights)} candidates, found {self.depth}")
         if not self.compressions or min(self.compressions) < 1:
             raise ValueError(f"compressions: wanted factors >= 1, found {self.compressions}")
+        weights = self.weights_of_compressions
+        if len(weights) != len(self.compressions) or min(weights) < 0 or sum(weights) <= 0:
+            raise ValueError(
+                f"compression_weights: wanted weights >= 0 of {len(self.compressions)} compressions, found {weights}"
+            )
+
+    @property
+    def weights_of_compressions(self) -> tuple[float, ...]:
+        """Relative frequency of each of ``compressions``."""
+        return self.compression_weights or (1.0,) * len(self.compressions)
 
 
 @dataclass(frozen=True)
@@ -105,11 +124,13 @@ def choose(query_id: str, config: Config) -> Row:
     return Row(
         k=draw(sizes, config.k_weights, fraction(config.seed, "k", query_id)),
         gold_absent=fraction(config.seed, "absent", query_id) < config.absent_share,
-        compression=draw(config.compressions, [1.0] * len(config.compressions), fraction(config.seed, "c", query_id)),
+        compression=draw(config.compressions, config.weights_of_compressions, fraction(config.seed, "c", query_id)),
     )
 
 
-def assemble(pair: QAPair, row: Row, distractors: Sequence[str], config: Config) -> ReaderExample | None:
+def assemble(
+    pair: QAPair, row: Row, distractors: Sequence[str], config: Config, gold_rank: int | None = None
+) -> ReaderExample | None:
     """The row's example from its ``distractors`` (best first); None if there's no tile to show."""
     chosen = list(distractors[: row.k]) if row.gold_absent else [pair.tile_id, *distractors[: row.k - 1]]
     if not chosen:
@@ -122,6 +143,7 @@ def assemble(pair: QAPair, row: Row, distractors: Sequence[str], config: Config)
         tile_ids=tuple(order),
         gold_position=None if row.gold_absent else order.index(pair.tile_id),
         compression=row.compression,
+        gold_rank=gold_rank,
     )
 
 
@@ -146,7 +168,7 @@ def pick_distractors(
 
 
 def make_reader_data(config: Config, inputs: Inputs, out: Path) -> Counts:
-    """Write train.jsonl and validation.jsonl (ReaderExample); counts by split and reason."""
+    """Write train.jsonl and validation.jsonl (ReaderExample), and report.json; counts by split and reason."""
     pairs = {
         "train": _sample(read_pairs(inputs["pairs"]), config.max_train, config.seed),
         "validation": _sample(read_pairs(inputs["validation"], may_be_empty=True), config.max_validation, config.seed),
@@ -174,8 +196,16 @@ def make_reader_data(config: Config, inputs: Inputs, out: Path) -> Counts:
 
     everything = [pair for split in SPLITS for pair in pairs[split]]
     found = process_items("make_reader_data", everything, lambda pair: pair.query_id, work, out)
-    counts = {split: _write(pairs[split], found, config, out / f"{split}.jsonl") for split in SPLITS}
-    return {f"{split}_examples": counts[split]["examples"] for split in SPLITS} | counts
+    made = {split: _examples(pairs[split], found, config) for split in SPLITS}
+    policy = PixelPolicy(MIN_PIXELS, config.max_pixels)
+    report: dict[str, Any] = {"compression_per_row": "fixed" if len(config.compressions) == 1 else "mixed"}
+    counts: Counts = {}
+    for split, (examples, of_split) in made.items():
+        counts[f"{split}_examples"] = write_jsonl(out / f"{split}.jsonl", examples)
+        counts[split] = of_split
+        report[split] = report_of(examples, searcher.store.size_px, policy)
+    (out / REPORT).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return counts
 
 
 def _sample(pairs: list[QAPair], limit: int | None, seed: int) -> list[QAPair]:
@@ -220,39 +250,35 @@ def _distractors(
     return {"distractors": distractors, "passed": passed, "positive_rank": candidates.positive_rank}
 
 
-def _write(pairs: Sequence[QAPair], found: dict[str, Any], config: Config, path: Path) -> Counts:
+def _examples(
+    pairs: Sequence[QAPair], found: dict[str, Any], config: Config
+) -> tuple[list[ReaderExample], dict[str, Any]]:
+    """The rows of one split; and what is to be counted of them."""
     examples, passed, ranks, dropped, short, added = [], Counter[str](), Counter[str](), 0, 0, 0
     for pair in pairs:
         entry, row = found[pair.query_id], choose(pair.query_id, config)
         passed.update(reason for _, reason in entry["passed"])
         ranks[rank_bin(entry["positive_rank"], config.depth)] += 1
-        example = assemble(pair, row, entry["distractors"], config)
+        example = assemble(pair, row, entry["distractors"], config, entry["positive_rank"])
         if example is None:
             dropped += 1
             continue
         examples.append(example)
         short += len(example.tile_ids) < row.k
         added += not row.gold_absent and (entry["positive_rank"] is None or entry["positive_rank"] > row.k)
-    positions: dict[str, Counter[str]] = {}
-    for example in examples:
-        if example.gold_position is not None:
-            positions.setdefault(f"of {len(example.tile_ids)}", Counter())[str(example.gold_position)] += 1
-    return {
+    return examples, {
         "pairs": len(pairs),
-        "examples": write_jsonl(path, examples),
+        "examples": len(examples),
         "gold_absent": sum(example.gold_position is None for example in examples),
         "gold_added": added,
         "fewer_tiles_than_k": short,
         "dropped_no_tile_to_show": dropped,
         "distractors_passed_over": dict(sorted(passed.items())),
         "natural_rank_of_gold": dict(sorted(ranks.items())),
-        "tiles_shown": dict(sorted(Counter(str(len(example.tile_ids)) for example in examples).items())),
-        "compression": dict(sorted(Counter(f"{example.compression:g}" for example in examples).items())),
-        "gold_position": {k: dict(sorted(counts.items())) for k, counts in sorted(positions.items())},
     }
 
 
-STAGE = Stage("make_reader_data", Config, make_reader_data, schema=1)
+STAGE = Stage("make_reader_data", Config, make_reader_data, schema=2)
 
 if __name__ == "__main__":
     main(STAGE)

@@ -1,6 +1,7 @@
 """Reader data: gold positions uniform, nothing shown that answers by accident, splits apart, all by digest."""
 
 import dataclasses
+import hashlib
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.train.stage_process import write_yaml
 
 from tilewright.configs.digests import output_digests
 from tilewright.configs.errors import InputError
@@ -19,7 +21,9 @@ from tilewright.configs.journal import Journal
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen.records import QAPair, ReaderExample, TrainingExample, read_jsonl, write_jsonl
 from tilewright.data_gen.splits import pages_of_split
+from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.tiles import page_of
+from tilewright.mining.candidates import Searcher
 from tilewright.mining.make_reader_data import (
     STAGE,
     Config,
@@ -31,6 +35,8 @@ from tilewright.mining.make_reader_data import (
     make_reader_data,
     pick_distractors,
 )
+from tilewright.train.compress import compress
+from tilewright.train.pixels import PixelPolicy, patchify
 
 CHI_SQUARE_999 = {1: 10.83, 2: 13.82, 3: 16.27, 4: 18.47, 5: 20.52}  # 0.1 % points by degrees of freedom
 
@@ -208,12 +214,64 @@ def test_resumed_from_any_journal_the_bytes_are_the_same(config: Config, corpus:
             assert len(journal) == 12
 
 
-def test_another_process_with_another_hash_seed_draws_the_same() -> None:
-    program = "from tilewright.mining.make_reader_data import fraction; print([fraction(7, f'q{i}') for i in range(5)])"
-    environment = os.environ | {"PYTHONHASHSEED": "3"}
-    output = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True).stdout
-    assert json.loads(output) == [fraction(7, f"q{i}") for i in range(5)]
+def test_another_process_with_another_hash_seed_writes_the_same_bytes(config: Config) -> None:
+    hash_seed = "4" if os.environ.get("PYTHONHASHSEED") == "3" else "3"
+    run_stage(STAGE, config)
+    other = dataclasses.replace(config, out=config.out.with_name("other"))
+    command = [sys.executable, "-m", "tilewright.mining.make_reader_data", str(write_yaml(other))]
+    subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": hash_seed}, check=True, capture_output=True)
+    for name in ("train.jsonl", "validation.jsonl", "report.json"):
+        assert (other.out / name).read_bytes() == (config.out / name).read_bytes()
+
+
+def test_fractions_are_of_their_parts() -> None:
     assert fraction(7, "a", "b") != fraction(7, "ab", "") and 0 <= fraction(0) < 1
+    assert fraction(7, "a") == int.from_bytes(hashlib.sha256(b"7\x1fa").digest()[:8], "big") / 2**64
+
+
+def test_the_report_counts_what_was_written(config: Config, corpus: Any) -> None:
+    """Positions, tiles and tokens of report.json once more from the rows and the tiles' own sizes."""
+    run_stage(STAGE, dataclasses.replace(config, max_pixels=16 * 1024))
+    report = json.loads((config.out / "report.json").read_text())
+    assert report["compression_per_row"] == "mixed"
+    store = TileStore.open(config.tiles)
+    for split in ("train", "validation"):
+        rows, found = _rows(config, split), report[split]
+        assert found["examples"] == len(rows) == sum(found["tiles_shown"].values())
+        assert found["compression"] == {
+            f"{c:g}": n for c, n in sorted(Counter(row.compression for row in rows).items())
+        }
+        for k in {len(row.tile_ids) for row in rows if row.gold_position is not None}:
+            places = Counter(row.gold_position for row in rows if len(row.tile_ids) == k)
+            assert found["gold_position"]["by_tiles_shown"][f"of {k}"]["counts"] == [places[i] for i in range(k)]
+        images = [compress(store.image(i), row.compression) for row in rows for i in row.tile_ids]
+        policy = PixelPolicy(4096, 16 * 1024)
+        tokens = sum(len(patchify([image], policy)[0]) // 4 for image in images)
+        assert found["visual_tokens"]["sum"] == tokens
+        small = sum(image.width * image.height < 48 * 48 for image in images)  # 32 px a side: one token, made four
+        assert found["visual_tokens"]["images_enlarged_to_min_pixels"] == small > 0
+
+
+def test_the_gold_tile_s_natural_rank_is_recorded(config: Config, corpus: Any) -> None:
+    counts = run_stage(STAGE, config)["counts"]
+    pages = pages_of_split(config.pages, "train")
+    searcher = Searcher.open(config.index, config.checkpoint, config.tiles)
+    pairs = _pairs(corpus, "train")
+    everything = searcher.search(pairs, len(searcher.index), pages)
+    ranks = [row.gold_rank for row in _rows(config, "train")]
+    assert ranks == [found.positive_rank for found in everything] and len(set(ranks)) > 1
+    added = sum(
+        row.gold_position is not None and (row.gold_rank or 99) > len(row.tile_ids) for row in _rows(config, "train")
+    )
+    assert counts["train"]["gold_added"] == added
+
+
+def test_compressions_follow_their_weights(config: Config) -> None:
+    mixed = dataclasses.replace(config, compressions=(1.0, 2.0, 4.0), compression_weights=(1.0, 0.0, 3.0))
+    drawn = Counter(choose(f"q{i}", mixed).compression for i in range(2000))
+    assert drawn.keys() == {1.0, 4.0} and drawn[4.0] / 2000 == pytest.approx(0.75, abs=0.04)
+    fixed = dataclasses.replace(config, compressions=(3.0,))
+    assert {choose(f"q{i}", fixed).compression for i in range(50)} == {3.0}
 
 
 def test_splits_that_overlap_or_lack_a_page_are_refused(config: Config, tmp_path: Path) -> None:
@@ -239,7 +297,10 @@ def test_no_training_pairs_is_an_error_no_validation_pairs_is_not(config: Config
 
 @pytest.mark.parametrize(
     "change",
-    [{"k_weights": ()}, {"k_weights": (0.0,)}, {"absent_share": 1.5}, {"compressions": (0.5,)}, {"depth": 2}],
+    [
+        *({"k_weights": ()}, {"k_weights": (0.0,)}, {"absent_share": 1.5}, {"compressions": (0.5,)}, {"depth": 2}),
+        *({"compression_weights": (1.0,)}, {"compression_weights": (0.0, 0.0)}, {"max_pixels": 0}),
+    ],
 )
 def test_bad_settings_are_refused(config: Config, change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="wanted"):
