@@ -36,6 +36,7 @@ STAGES: dict[str, tuple[str, str]] = {
     "split_pairs": ("data_gen", "pairs -> train, validation, test, by page"),
     "text_pairs": ("data_gen", "page text -> query and passage pairs for a text warm-up"),
     "make_title_tiles": ("data_gen", "nothing -> drawn tiles and questions, a corpus that a tiny model can learn from"),
+    "make_word_tiles": ("train", "nothing -> drawn words, asked by place or colour, that a tiny reader can learn"),
     "make_reading_pages": ("data_gen", "documentation and word lists -> pages that a small model learns to read from"),
     "pretrain_nano": ("train", "tiles and where their characters stand -> nano, a small reader of pixels"),
     "make_nano": ("train", "the reader that ships with the package, as a model folder"),
