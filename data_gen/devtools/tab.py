@@ -28,14 +28,9 @@ _NO_SERVICE_WORKERS = """if (self.ServiceWorkerContainer) {
 Headers = Mapping[str, str]
 _WINDOW, _FRAME = "page", "iframe"
 _RUN = "Runtime.runIfWaitingForDebugger"
-# requests of a worker of one page are asked for by that page's session
+# requests of a worker of one page are asked for by that page's session; those of a shared one slip through now and then
 _GUARDS_OF_WORKERS: dict[str, dict[str, Params]] = {
     "worker": {"Network.enable": {}, "Target.setAutoAttach": _ATTACH},
-    "shared_worker": {
-        "Fetch.enable": _EVERY_REQUEST,
-        "Network.enable": {},
-        "Target.setAutoAttach": _ATTACH,
-    },
 }
 
 

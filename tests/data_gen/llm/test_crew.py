@@ -54,12 +54,16 @@ def test_an_item_at_rest_makes_room_for_another() -> None:
 
 def test_an_error_ends_the_work_and_cancels_the_rest() -> None:
     ended: list[int] = []
+    sixth_began = asyncio.Event()  # in the place of the first, which is done then
 
     async def work(item: int) -> int:
         try:
-            await asyncio.sleep(0.01 * item)
+            if item == 6:
+                sixth_began.set()
             if item == 2:
+                await sixth_began.wait()
                 raise ZeroDivisionError
+            await asyncio.sleep(0 if item == 1 else 1000)
             return item
         finally:
             ended.append(item)
