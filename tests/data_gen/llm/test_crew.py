@@ -79,16 +79,21 @@ def test_after_a_graceful_error_the_busy_ones_still_finish() -> None:
     busy: set[asyncio.Task[Any] | None] = set()
 
     async def work(item: int) -> int:
+        if item == 0:
+            await asyncio.sleep(0)
+            raise BudgetError("over")
         if item == 1:
             busy.add(asyncio.current_task())
-        await asyncio.sleep(0.03 if item else 0.01)
-        if item == 0:
-            raise BudgetError("over")
+            while crew.error is None:
+                await asyncio.sleep(0.001)
+        else:
+            await asyncio.sleep(1000)
         return item
 
+    crew: Crew[int] = Crew(range(9), work, 3, graceful=(BudgetError,), busy=lambda: busy)
     found = []
     with pytest.raises(BudgetError, match="over"):
-        for item, _ in results(Crew(range(9), work, 3, graceful=(BudgetError,), busy=lambda: busy)):
+        for item, _ in results(crew):
             found.append(item)
     assert found == [1]
 
