@@ -95,7 +95,6 @@ def _without_empty_columns(placed: list[list[Span]], max_slots: int) -> Layout:
             if first < ends[stop]:
                 row.append((first, ends[stop], cell))
         rows.append(row)
-        for _, _, cell in spans:
-            if cell.row == number:
-                cell.column = new_column[cell.column]
+        for cell in {cell for _, _, cell in spans if cell.row == number}:
+            cell.column = new_column[cell.column]
     return Layout(width, rows)

@@ -157,6 +157,16 @@ def test_a_bold_first_row_is_a_header(html: str, labels: list[list[str]]) -> Non
     assert len(off["rows"]) == 2 and not off["header_rows"]
 
 
+def test_a_cell_in_two_parts_keeps_both_texts() -> None:
+    html = "<table><tr><td>a<td rowspan=2>b<td>c<td>d<tr><td colspan=4>wide<td>e</table>"
+    assert build_grid(html).to_dict()["grid"] == [["a", "b", "c", "d", None], ["wide", "b", "wide", "wide", "e"]]
+
+
+def test_an_overlapping_cell_has_its_slots_back_below() -> None:
+    html = "<table><tr><td>a<td rowspan=2>b<tr><td colspan=2 rowspan=2>c<tr><tr><td>d<td>e</table>"
+    assert build_grid(html).to_dict()["grid"] == [["a", "b"], ["c", "b"], ["c", "c"], ["d", "e"]]
+
+
 def test_row_groups_and_later_headers() -> None:
     html = (
         "<table><tr><th>C<th>P<th>N<tbody><tr><th scope=rowgroup rowspan=2>Europe<td>a<td>1<tr><td>b<td>2"
