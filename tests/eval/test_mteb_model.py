@@ -30,8 +30,14 @@ RELEVANT = {
 }
 
 
+@pytest.fixture
+def tiny(world: Any) -> Encoder:
+    return load_encoder(world.root / "tiny" / "embedder")
+
+
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
+    """Nano, which reads a little: no ranking by chance."""
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("nano") / "nano"
     run_stage(make_nano.STAGE, make_nano.Config(folder, "nano"))
@@ -54,23 +60,23 @@ class Kind:
         self.value = value
 
 
-def test_batches_become_the_encoders_own_vectors(encoder: Encoder) -> None:
-    model = MtebEncoder(encoder)
+def test_batches_become_the_encoders_own_vectors(tiny: Encoder) -> None:
+    model = MtebEncoder(tiny)
     images = [page(number) for number in range(3)]
     batches = [{"text": ["one", "two"]}, {"text": ["three"], "image": images[:1]}]
     queries = model.encode(batches, prompt_type=Kind("query"))
-    assert queries.dtype == np.float32 and queries.shape == (3, encoder.dimension)
-    expected = encoder.encode_queries(["one", "two", "three"], [None, None, images[0]]).numpy()
+    assert queries.dtype == np.float32 and queries.shape == (3, tiny.dimension)
+    expected = tiny.encode_queries(["one", "two", "three"], [None, None, images[0]]).numpy()
     assert np.allclose(queries, expected, atol=1e-5)
     documents = model.encode([{"image": images[:2]}, {"image": images[2:]}], prompt_type="document")
-    assert np.allclose(documents, encoder.encode_tiles(images).numpy(), atol=1e-5)
+    assert np.allclose(documents, tiny.encode_tiles(images).numpy(), atol=1e-5)
     assert np.allclose(model.similarity(queries, documents), queries @ documents.T, atol=1e-6)
     assert np.allclose(model.similarity_pairwise(queries, documents), (queries * documents).sum(1), atol=1e-6)
-    assert model.encode([], prompt_type="query").shape == (0, encoder.dimension)
+    assert model.encode([], prompt_type="query").shape == (0, tiny.dimension)
 
 
-def test_what_cannot_be_embedded_is_refused(encoder: Encoder) -> None:
-    model = MtebEncoder(encoder)
+def test_what_cannot_be_embedded_is_refused(tiny: Encoder) -> None:
+    model = MtebEncoder(tiny)
     with pytest.raises(InputError, match=r"wanted page images, .* found \['text'\]"):
         model.encode([{"text": ["a page"]}], prompt_type="document")
     with pytest.raises(InputError, match=r"wanted text or image, found \['audio'\]"):
