@@ -14,7 +14,7 @@ from tilewright.data_gen.records import Page, iterate_jsonl, write_jsonl
 from tilewright.eval.benchmarks.pictures import Pictures
 from tilewright.eval.benchmarks.question import Dropped, EvalQuestion, Read
 from tilewright.eval.benchmarks.registry import BENCHMARKS
-from tilewright.eval.benchmarks.rows import read_rows
+from tilewright.eval.benchmarks.rows import HubSource, read_hub, read_rows
 from tilewright.eval.gold_coverage import GoldCoverage, Redirects, gold_coverage
 
 QUESTIONS, DROPPED, OUTSIDE = "questions.jsonl", "dropped.jsonl", "gold_outside.jsonl"
@@ -25,7 +25,7 @@ OTHER_KIND, NO_TEXT, DUPLICATE = "other_kind", "no_question_text", "duplicate_id
 class Config:
     """Questions of ``benchmark`` (nq, nq_tables, simpleqa, mmsearch, encyclopedic_vqa, livevqa, monaco, frames,
     musique, hotpotqa, asqa) from its published ``files``: .jsonl, .json, .csv, .tsv, .parquet (or .gz), or a folder
-    that ``datasets`` saved.
+    that ``datasets`` saved; or from ``hub``, a data set that ``datasets`` streams at a pinned revision.
 
     ``split``: the member of a JSON object or of such a folder. ``images``: folder of the pictures that rows name.
     ``kinds``: only questions of these kinds, as the benchmark names them; without: those its entry asks, [] all.
@@ -36,7 +36,8 @@ class Config:
 
     out: Path
     benchmark: str
-    files: tuple[Path, ...] = input_path()
+    files: tuple[Path, ...] = input_path(default=())
+    hub: HubSource | None = None
     images: Path | None = input_path(default=None)
     pages: Path | None = input_path(default=None)
     redirects: Path | None = input_path(default=None)
@@ -50,8 +51,10 @@ class Config:
         check_bounds(self, 1, None, "count")
         if self.benchmark not in BENCHMARKS:
             raise ValueError(f"benchmark: wanted one of {sorted(BENCHMARKS)}, found {self.benchmark!r}")
-        if not self.files:
-            raise ValueError("files: wanted at least one, found none")
+        if bool(self.files) == (self.hub is not None):
+            raise ValueError("files: wanted at least one file, or `hub` in their place, found both or neither")
+        if self.hub is not None and self.split is not None:
+            raise ValueError("split: wanted in `hub`, found beside it")
         if self.redirects is not None and self.pages is None:
             raise ValueError("redirects: wanted `pages` beside it, found none")
 
@@ -126,7 +129,8 @@ class _Reader:
     def questions(self) -> Iterator[EvalQuestion]:
         """Those that can be used."""
         seen: dict[str, str] = {}
-        for row in read_rows(self._config.files, self._config.split):
+        config = self._config
+        for row in read_rows(config.files, config.split) if config.hub is None else read_hub(config.hub):
             self.rows += 1
             where = Path(row.where).name
             for found in self._entry.parse(row):

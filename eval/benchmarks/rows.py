@@ -1,6 +1,6 @@
 """The rows of a benchmark's files: JSON lines, JSON, CSV, TSV, Parquet, each also gzipped, and folders of ``datasets``.
 
-Nothing is fetched: a published data set is a folder that ``Dataset.save_to_disk`` wrote, or its Parquet files.
+Only ``read_hub`` fetches anything.
 """
 
 import csv
@@ -10,6 +10,7 @@ import itertools
 import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,33 @@ from tilewright.configs.errors import InputError
 from tilewright.eval.benchmarks.fields import Fields
 
 ID = "sample_id"  # where the key of {id: row} is put, if the row has no such field
+
+
+@dataclass(frozen=True)
+class HubSource:
+    """A data set that ``datasets`` loads: ``name`` on the hub or a local folder, ``split``, the pinned ``revision``."""
+
+    name: str
+    split: str
+    revision: str
+    config: str | None = None
+
+
+def read_hub(source: HubSource) -> Iterator[Fields]:
+    """All rows of the split, streamed. Raises InputError for one that can't be loaded, or without a row."""
+    import datasets
+
+    try:
+        found = datasets.load_dataset(
+            source.name, source.config, split=source.split, revision=source.revision, streaming=True
+        )
+        rows = _encoded_rows(found, source.name)
+        first = next(rows, None)
+    except (OSError, ValueError) as error:
+        raise InputError(f"hub: {source.name} at {source.revision} can't be loaded ({error})") from error
+    if first is None:
+        raise InputError(f"hub: {source.name}: wanted at least one row in {source.split}, found none")
+    return itertools.chain([first], rows)
 
 
 def read_rows(paths: Sequence[Path], split: str | None) -> Iterator[Fields]:
@@ -152,7 +180,14 @@ def _of_dataset(path: Path, split: str | None) -> Iterator[Fields]:
         found = found[split]
     elif split is not None:
         raise InputError(f"{path}: holds one split, wanted no `split`, found {split!r}")
-    for name, feature in found.features.items():
+    return _encoded_rows(found, str(path))
+
+
+def _encoded_rows(found: Any, where: str) -> Iterator[Fields]:
+    """The rows of a data set, pictures as encoded bytes."""
+    import datasets
+
+    for name, feature in (found.features or {}).items():
         if isinstance(feature, datasets.Image):
             found = found.cast_column(name, datasets.Image(decode=False))
-    return (Fields(row, f"{path}[{index}]") for index, row in enumerate(found))
+    return (Fields(row, f"{where}[{index}]") for index, row in enumerate(found))

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 from PIL import Image
 
@@ -16,6 +17,7 @@ from tilewright.data_gen.decontamination import read_evaluation_sets
 from tilewright.data_gen.records import Page, read_jsonl, write_jsonl
 from tilewright.data_gen.urls import page_id
 from tilewright.eval.benchmarks.question import EvalQuestion
+from tilewright.eval.benchmarks.rows import HubSource
 from tilewright.eval.make_questions import STAGE, Config, DroppedRow, GoldOutside
 
 WIKI = "https://en.wikipedia.org/wiki/"
@@ -142,3 +144,38 @@ def test_no_question_is_an_error_that_says_why(tmp_path: Path) -> None:
         dataclasses.replace(config, benchmark="nqq")
     with pytest.raises(ValueError, match="redirects: wanted `pages`"):
         dataclasses.replace(config, redirects=tmp_path / "r.json")
+
+
+def test_a_data_set_that_datasets_loads(tmp_path: Path) -> None:
+    """A local folder in the place of the hub: the same call."""
+    folder = tmp_path / "set"
+    folder.mkdir()
+    rows = [
+        {
+            "sample_id": f"s{number}",
+            "query": "Who?",
+            "gt_answer": "Ora",
+            "area": "news",
+            "alternative_gt_answers": ["O."],
+        }
+        | {"query_image": {"bytes": picture(), "path": None} if number else None}
+        for number in range(3)
+    ]
+    features = datasets.Features(
+        {name: datasets.Value("string") for name in ("sample_id", "query", "gt_answer", "area")}
+        | {"alternative_gt_answers": datasets.List(datasets.Value("string")), "query_image": datasets.Image()}
+    )
+    datasets.Dataset.from_list(rows, features=features).to_parquet(folder / "end2end.parquet")
+    source = HubSource(str(folder), "train", "main")
+    config = Config(tmp_path / "out", "mmsearch", hub=source)
+    counts = run_stage(STAGE, config)["counts"]
+    assert (counts["questions"], counts["with_picture"], counts["questions_with_gold_url"]) == (3, 2, 0)
+    found = read_jsonl(config.out / "questions.jsonl", EvalQuestion)
+    assert found[0].image == "" and (config.out / found[1].image).read_bytes() == picture()
+    with pytest.raises(InputError, match=r"hub: .* can't be loaded"):
+        nowhere = dataclasses.replace(source, name=str(tmp_path / "nowhere"))
+        run_stage(STAGE, dataclasses.replace(config, out=tmp_path / "none", hub=nowhere))
+    with pytest.raises(ValueError, match="files: wanted at least one file, or `hub`"):
+        Config(tmp_path / "x", "mmsearch")
+    with pytest.raises(ValueError, match="split: wanted in `hub`"):
+        dataclasses.replace(config, split="test")
