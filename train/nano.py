@@ -20,10 +20,13 @@ from tilewright.train.linear_patch import linearise_patch_embedding
 from tilewright.train.nano_binding import Binding
 from tilewright.train.nano_characters import CLASSES
 from tilewright.train.nano_windows import Windows, cut_windows
+from tilewright.train.vision_attention import rotated
 
 CELLS = 4
 """Cells in a patch, side by side: 4 px wide and a patch high, each with room for one character."""
 PATCH_PX = 16
+CACHED_PATCHES = 4200
+"""Patches that a CPU sees at once: 8 of a full tile's windows."""
 MEAN, STD = 1.0, 0.5
 """Of pixels from 0 to 1, in all channels: white paper is zero, so a patch's first sight is of its ink."""
 VISION = {
@@ -149,10 +152,17 @@ class NanoModel(PreTrainedModel):  # type: ignore[misc]
         found: dict[int, Tensor] = {}
         for members in groups.values():
             windows = torch.cat([plans[number].cut(pages[number]) for number in members])
-            states = self.states(windows.expand(-1, -1, -1, -1, frames, -1, -1))
+            states = self._states_in_cache(windows.expand(-1, -1, -1, -1, frames, -1, -1))
             parts = torch.split(states, [plans[number].count for number in members])
             found |= {number: plans[number].join(part) for number, part in zip(members, parts, strict=True)}
         return [found[number] for number in range(len(pages))]
+
+    def _states_in_cache(self, windows: Tensor) -> Tensor:
+        """``states``; on a CPU of few windows at once, whose values then stay near it."""
+        if windows.device.type != "cpu":
+            return self.states(windows)
+        at_once = max(1, CACHED_PATCHES // (windows.shape[1] * windows.shape[2]))
+        return torch.cat([self.states(part) for part in torch.split(windows, at_once)])
 
     def _windows(self, rows: int, columns: int) -> Windows:
         largest = (self.config.window_rows, self.config.window_columns)
@@ -186,19 +196,14 @@ def _through(block: Any, hidden: Tensor, cosine: Tensor, sine: Tensor) -> Tensor
 def _attend(attention: Any, hidden: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     """Qwen3-VL's vision attention for windows [W, N, width] of one size: each sees itself."""
     count, length, width = hidden.shape
-    parts = attention.qkv(hidden).view(count, length, 3, attention.num_heads, -1).permute(2, 0, 3, 1, 4)
-    query, key, value = parts.unbind(0)
-    query, key = _rotated(query, cosine, sine), _rotated(key, cosine, sine)
-    if torch.is_grad_enabled() and hidden.device.type == "cpu":  # its fused backward pass takes twice as long
+    pair, value = torch.split(attention.qkv(hidden).view(count, length, 3, attention.num_heads, -1), [2, 1], 2)
+    query, key = rotated(pair, cosine, sine).transpose(1, 3).unbind(2)  # [W, heads, N, d]
+    value = value[:, :, 0].transpose(1, 2)
+    if torch.is_grad_enabled() and hidden.device.type == "cpu" and query.dtype == torch.bfloat16:
         mixed = (query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)).softmax(-1) @ value
-    else:
+    else:  # faster but for its backward pass in bfloat16, which takes thrice as long
         mixed = F.scaled_dot_product_attention(query, key, value)
     return attention.proj(mixed.transpose(1, 2).reshape(count, length, width))  # type: ignore[no-any-return]
-
-
-def _rotated(values: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    first, second = values.chunk(2, dim=-1)
-    return values * cosine.to(values.dtype) + torch.cat((-second, first), dim=-1) * sine.to(values.dtype)
 
 
 @lru_cache(maxsize=256)

@@ -11,6 +11,8 @@ from torch.nn import functional as F
 from tilewright.train.nano_characters import BOUNDARY, LETTER_OF, LETTERS, TRIGRAMS
 
 SILENT = 0.05  # a cell that is blank or punctuation with more than 1 - SILENT adds nothing
+MANY_CELLS = 700  # of a picture, from which on a table of all trigrams costs less than a vector a cell
+AT_ONCE = 512  # cells added to such a table, so that what is made of them stays in the processor's cache
 
 
 class Binding(nn.Module):
@@ -62,11 +64,23 @@ class Binding(nn.Module):
         with torch.no_grad():
             first, letter, last = (values.argmax(-1) for values in (around[0], letters, around[1]))
             damping = _damping((first * LETTERS + letter) * LETTERS + last, owners)
+        parts = (around[0], letters * damping[:, None], around[1])
+        if len(kept) >= MANY_CELLS * count:
+            mine = [(owners == owner).nonzero()[:, 0] for owner in range(count)]
+            return torch.stack([self._of_table(*(part[cells] for part in parts)) for cells in mine])
         signs = self.signs.to(letters.dtype)
-        bound = (around[0] @ signs[0]) * (letters @ signs[1]) * (around[1] @ signs[2])
-        return torch.zeros(count, signs.shape[-1], device=bound.device, dtype=bound.dtype).index_add(
-            0, owners, bound * damping[:, None]
-        )
+        bound = (parts[0] @ signs[0]) * (parts[1] @ signs[1]) * (parts[2] @ signs[2])
+        return torch.zeros(count, signs.shape[-1], device=bound.device, dtype=bound.dtype).index_add(0, owners, bound)
+
+    def _of_table(self, before: Tensor, letters: Tensor, after: Tensor) -> Tensor:
+        """[D] of one picture's cells [N, LETTERS]: a table of what they all say of each trigram, then its vector."""
+        table = before.new_zeros(LETTERS, LETTERS**2)
+        for start in range(0, len(before), AT_ONCE):
+            some = slice(start, start + AT_ONCE)
+            table = table + after[some].T @ (before[some, :, None] * letters[some, None, :]).flatten(1)
+        signs = self.signs.to(table.dtype)
+        bound = (table.T @ signs[2]).view(LETTERS, LETTERS, -1)  # before, letter, D
+        return ((bound * signs[1]).sum(1) * signs[0]).sum(0)
 
 
 def _fold(like: Tensor) -> Tensor:

@@ -61,7 +61,7 @@ def batch_vision_attention(model: nn.Module) -> int:
 
 
 def rotated(values: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-    """values [N, 2, heads, d], cosines and sines [N, d] -> rotary positions applied, computed in float32.
+    """values [..., N, 2, heads, d], cosines and sines [N, d] -> rotary positions applied, computed in float32.
 
     The halves of ``values`` change places, and the sine takes the sign: half of the passes over memory.
     """

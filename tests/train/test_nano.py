@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLVisionModel
 
-from tilewright.train.nano import CELLS, NanoConfig, NanoModel
+from tilewright.train.nano import CACHED_PATCHES, CELLS, NanoConfig, NanoModel
 from tilewright.train.nano_characters import CLASSES
 from tilewright.train.pretrained import cast_weights
 
@@ -60,6 +60,16 @@ def test_a_large_page_is_its_windows(random_nano: NanoModel) -> None:
         found = random_nano.page_states([page, frames_of(4, 4, 5)])
     torch.testing.assert_close(found[0], wanted)
     assert found[1].shape == (4, 4, random_nano.config.vision_config.hidden_size)
+
+
+def test_many_windows_are_seen_few_at_a_time(random_nano: NanoModel) -> None:
+    """Two full tiles have more windows than a CPU sees at once."""
+    pages = [frames_of(64, 56, seed) for seed in (1, 2)]
+    plan = random_nano._windows(64, 56)
+    assert 2 * plan.count * plan.down.size * plan.across.size > CACHED_PATCHES
+    with torch.no_grad():
+        found = random_nano.page_states(pages)[1]
+        torch.testing.assert_close(found, plan.join(random_nano.states(plan.cut(pages[1]))), atol=1e-5, rtol=1e-4)
 
 
 def test_pages_together_and_alone_give_the_same(random_nano: NanoModel) -> None:

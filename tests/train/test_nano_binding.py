@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tilewright.train.nano_binding import Binding
+from tilewright.train.nano_binding import MANY_CELLS, Binding
 from tilewright.train.nano_characters import BLANK, CLASSES, LETTERS, class_of, trigrams_of
 
 torch.set_num_threads(1)
@@ -98,6 +98,24 @@ def test_cells_belong_to_their_picture_in_any_order(binding: Binding) -> None:
     found = binding.of_cells(*(part[order] for part in logits), owners[order], 3)
     torch.testing.assert_close(found, binding.of_texts(*of(texts)), atol=1e-3, rtol=1e-4)
     assert not found[2].any()
+
+
+def test_a_table_of_trigrams_gives_what_a_vector_a_cell_does() -> None:
+    """Many doubtful cells of one picture, alone (by a table) and beside pictures without any (by cells)."""
+    small, count = Binding(96), 2 * MANY_CELLS + 7
+    generator = torch.Generator().manual_seed(0)
+    inputs = [3 * torch.randn(count, CLASSES, generator=generator) for _ in range(3)]
+    owners = torch.zeros(count, dtype=torch.long)
+    found = []
+    for pictures in (1, 3):
+        leaves = [part.clone().requires_grad_() for part in inputs]
+        vectors = small.of_cells(*leaves, owners, pictures)
+        assert vectors.shape == (pictures, 96) and not vectors[1:].any()
+        (vectors[0] * torch.linspace(-1, 1, 96)).sum().backward()
+        found.append([vectors[0].detach(), *(leaf.grad for leaf in leaves)])
+    for by_table, by_cells in zip(*found, strict=True):
+        assert by_table is not None and by_cells is not None
+        torch.testing.assert_close(by_table, by_cells, atol=1e-5 * float(by_cells.abs().max()), rtol=1e-4)
 
 
 def test_a_doubtful_cell_counts_by_its_probability(binding: Binding) -> None:
