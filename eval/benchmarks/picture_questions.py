@@ -87,8 +87,8 @@ def _livevqa(row: Fields, asked: Fields, level: str) -> Read | Dropped:
     if len(options) < 2 or not letter:
         return Dropped("no_options" if letter else "no_answer")
     number = ascii_uppercase.find(letter) if len(letter) == 1 else -1
-    if not 0 <= number < len(options) or len(set(options)) < len(options):
-        raise InputError(f"{asked.where}: wanted the letter of one of {list(options)}, each once, found {letter!r}")
+    if not 0 <= number < len(options):
+        return Dropped("answer_not_among_options")
     query, picture = asked.text("question"), asked.optional("img_path") or row.optional("img_path")
     urls, unusable = gold_urls([row.optional("corpus_url")])
     known = f"livevqa-{row.text('id')}{f'-{level}' if level else ''}" if row.has("id") else None
