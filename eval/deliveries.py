@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tilewright.configs.items import ItemError
-from tilewright.data_gen.images import decode_image, image_sha256
 from tilewright.eval.page_html import lookup
-from tilewright.eval.parts import Cost, Delivered, Item, Picture, Question
+from tilewright.eval.parts import Cost, Delivered, Item, Question
 from tilewright.eval.rendered_text import RenderedTexts
 from tilewright.eval.tools import require_module
 from tilewright.eval.workshop import Workshop
@@ -72,6 +71,8 @@ class RenderedText:
             raise ValueError(f"compression: wanted a number of at least 1, found {self.compression}")
 
 
+HTML_LOOKUP, HTML_CHUNK = "html_lookup", "html_chunk"
+HTML_SOURCES = (HTML_LOOKUP, HTML_CHUNK)  # items whose text is HTML
 Changed = tuple[Item, str | None]  # what the reader is given, and a flag for the report
 
 
@@ -142,9 +143,7 @@ class Rendered:
             return item.compressed(self._compression)
         if not item.text.strip():
             raise ItemError(f"{item.item_id}: a blank text can't be drawn")
-        image = decode_image(self._texts.png(item.text))
-        picture = Picture(image_sha256(image), image.size, lambda: image, self._compression)
-        return replace(item, picture=picture, source="rendered_text")
+        return replace(item, picture=self._texts.picture(item.text, self._compression), source="rendered_text")
 
 
 def rendered_text(options: RenderedText, workshop: Workshop) -> Rendered:
@@ -163,8 +162,8 @@ def html_lookup(options: HtmlLookup, workshop: Workshop) -> Delivery:
         except RecursionError as error:
             raise ItemError(f"page {item.page_id}: nested too deep") from error
         if found is None:
-            return _as_text(item, "html_lookup", item.text), "html_lookup_fallback"
-        return _as_text(item, "html_lookup", found), None
+            return _as_text(item, "text", item.text), "html_lookup_fallback"
+        return _as_text(item, HTML_LOOKUP, found), None
 
     return Delivery("html_lookup/1", change)
 
@@ -176,7 +175,7 @@ def html_chunks(options: HtmlChunks, workshop: Workshop) -> Delivery:
         html = workshop.html_of(item.item_id)
         if html is None:
             return item, "no_html_of_its_own"
-        return _as_text(item, "html_chunk", html), None
+        return _as_text(item, HTML_CHUNK, html), None
 
     return Delivery("html_chunks/1", change)
 

@@ -57,13 +57,18 @@ class Scorer:
         self.chance = self.chance_among(pool.page_of)
 
     def measure(self, result: RowResult) -> Measured:
-        """Values of each question. Raises InputError for a question without an outcome, or a hit that can't be."""
+        """Values of each question; {} of a retriever without items (closed book).
+
+        Raises InputError for a question without an outcome, or a hit that can't be.
+        """
         for name in self._ids:
             if (name in result.hits) == (name in result.errors):
                 raise InputError(f"question {name!r}: wanted hits or an error, found both or neither")
         pages = self.pool.page_of if result.page_of is None else result.page_of
         failed = np.array([name in result.errors for name in self._ids])
         hits = {name: _checked(result.hits[name][: self.depth], pages) for name in self._ids if name in result.hits}
+        if not pages:
+            return {}  # nothing is searched: no recall, which isn't a recall of 0
         measured = {PAGE: self._figures(self.ranks_by_page(hits, pages), failed)}
         if any(item in self.pool.page_of for item in pages):
             tiles = {question.query_id: question.gold_tiles for question in self.questions}

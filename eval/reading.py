@@ -166,7 +166,7 @@ def _given(item: Item, cost: Callable[[Item], int]) -> Given:
         tokens=cost(item),
         compression=picture.compression if picture else 1.0,
         size_px=picture.shown_px if picture else (),
-        text="" if picture else item.text[:SHOWN_CHARACTERS],
+        text="" if item.source == "tile" else item.text[:SHOWN_CHARACTERS],
     )
 
 

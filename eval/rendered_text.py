@@ -3,9 +3,11 @@
 import hashlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from html import escape
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
@@ -19,6 +21,7 @@ from tilewright.data_gen.render_page import PageSettings
 from tilewright.data_gen.sources.source import Resource
 from tilewright.data_gen.store.rows import read_tiles
 from tilewright.eval.cache import Cache
+from tilewright.eval.parts import Picture
 
 WIDTH_PX, MAX_HEIGHT_PX = 875, 4096
 SETTINGS = PageSettings(
@@ -67,34 +70,37 @@ class RenderedTexts:
     def __init__(self, cache: Cache) -> None:
         self._part = cache.part("rendered_texts", repr(SETTINGS))
         self._cache = cache
+        self._drawn: dict[str, Any] = {}
         self._errors: dict[str, str] = {}
 
     def draw(self, texts: Sequence[str]) -> None:
         """Draw those of ``texts`` that aren't yet."""
         named = {text_digest(text): text for text in texts}
 
-        def work(todo: Sequence[str]) -> Iterator[tuple[str, str | ItemError]]:
+        def work(todo: Sequence[str]) -> Iterator[tuple[str, Any]]:
             yield from _drawn({name: named[name] for name in todo}, self._part)
 
-        _, self._errors = self._cache.values(self._part, "rendered_texts", list(named), str, work)
+        drawn, errors = self._cache.values(self._part, "rendered_texts", list(named), str, work)
+        self._drawn |= drawn
+        self._errors |= errors
 
-    def image(self, text: str) -> Image.Image:
-        """The picture of a text that was drawn. Raises InputError if it isn't there or is broken."""
-        return decode_image(self.png(text))
-
-    def png(self, text: str) -> bytes:
-        """Its encoded bytes. Raises ItemError if it couldn't be drawn."""
+    def picture(self, text: str, compression: float) -> Picture:
+        """The picture of a text that was drawn, read when it is shown. Raises ItemError if it couldn't be drawn."""
         name = text_digest(text)
-        if name in self._errors:
-            raise ItemError(f"a text couldn't be drawn: {self._errors[name]}")
+        if name not in self._drawn:
+            raise ItemError(f"a text couldn't be drawn: {self._errors.get(name, 'it was never asked for')}")
+        width, height = self._drawn[name]["size_px"]
+        return Picture(self._drawn[name]["sha256"], (width, height), partial(self._load, name), compression)
+
+    def _load(self, name: str) -> Image.Image:
         try:
-            return (self._part / f"{name}.png").read_bytes()
+            return decode_image((self._part / f"{name}.png").read_bytes())
         except OSError as error:
             raise InputError(f"{self._part / name}.png: a drawn text is missing ({error})") from error
 
 
-def _drawn(texts: Mapping[str, str], folder: Path) -> Iterator[tuple[str, str | ItemError]]:
-    """Write {name}.png of each; yield (name, SHA-256 of the bytes or why it failed)."""
+def _drawn(texts: Mapping[str, str], folder: Path) -> Iterator[tuple[str, Any]]:
+    """Write {name}.png of each; yield (name, SHA-256 and size of its pixels, or why it failed)."""
     pages = [Page(name, f"https://text.invalid/{name}", "text", f"{name}.html", "text") for name in texts]
     with tempfile.TemporaryDirectory() as work:
         pool = PagePool(TextSite(texts), Path(work), Path(work), SETTINGS, 1, len(pages))
@@ -108,8 +114,8 @@ def _drawn(texts: Mapping[str, str], folder: Path) -> Iterator[tuple[str, str | 
             if not tiles:
                 yield page.page_id, ItemError("nothing shows of it")
                 continue
-            place = folder / f"{page.page_id}.png"
-            temporary = place.with_suffix(".tmp")
-            temporary.write_bytes(tiles[0].image)
-            temporary.replace(place)
-            yield page.page_id, hashlib.sha256(tiles[0].image).hexdigest()
+            tile = tiles[0]
+            temporary = folder / f"{page.page_id}.tmp"
+            temporary.write_bytes(tile.image)
+            temporary.replace(folder / f"{page.page_id}.png")
+            yield page.page_id, {"sha256": tile.image_sha256, "size_px": [tile.width_px, tile.height_px]}

@@ -121,5 +121,5 @@ def learning_sentence(metrics: Mapping[str, Any]) -> str | None:
 
 
 def ran(row: Mapping[str, Any]) -> bool:
-    """Whether a row has figures."""
-    return bool(row["status"] != NOT_RUN) and PAGE in row
+    """Whether a row was run."""
+    return bool(row["status"] != NOT_RUN)

@@ -11,8 +11,9 @@ from typing import Literal
 
 from tilewright.configs.items import ItemError
 from tilewright.eval.bm25 import tokens
+from tilewright.eval.deliveries import HTML_SOURCES
 from tilewright.eval.parts import Asked, Item, Prediction
-from tilewright.eval.string_evidence import holds
+from tilewright.eval.string_evidence import holds, visible
 from tilewright.eval.tools import require_module
 from tilewright.eval.workshop import Workshop
 from tilewright.train.pixels import visual_tokens
@@ -60,7 +61,7 @@ class StringReader:
             if failed is not None:
                 yield one, ItemError(f"OCR failed: {failed}")
                 continue
-            texts = [read.get(item.digest, item.text) for item in one.items]
+            texts = [read[item.digest] if item.digest in read else _text(item) for item in one.items]
             answers = one.question.answers
             said = next((answer for answer in answers if any(holds(text, [answer]) for text in texts)), CANNOT_ANSWER)
             visual = sum(self.cost(item) for item in one.items if item.picture is not None)
@@ -82,6 +83,10 @@ class StringReader:
             {digest: texts[name] for digest, name in named.items() if name in texts},
             {digest: errors[name] for digest, name in named.items() if name in errors},
         )
+
+
+def _text(item: Item) -> str:
+    return visible(item.text) if item.source in HTML_SOURCES else item.text
 
 
 def string_reader(options: StringEvidence, workshop: Workshop) -> StringReader:

@@ -118,7 +118,7 @@ def _plots(metrics: Mapping[str, Any]) -> list[Markup]:
             ],
         )
         for name, row in rows.items()
-        if not row["facts"].get("closed_book")
+        if "page" in row
     ]
     plots = [line_chart("Recall@k by page", lines, "k", "recall", 1.0)]
     points: dict[str, list[tuple[float, float]]] = {}
