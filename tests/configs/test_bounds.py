@@ -46,7 +46,17 @@ NUMBERS = {
         "max_answer_words": [0],
     },
     "data_gen/split_pairs": {"max_similarity": [0, 1.1, ".nan"], "review_pairs": [-1]},
-    "mining/embed_tiles": {"block_tiles": [0], "batch_tokens": [0], "workers": [0]},
+    "mining/embed_tiles": {
+        "block_tiles": [0],
+        "window_blocks": [0],
+        "batch_tokens": [0],
+        "shard": ["2/2"],
+        "shard_bytes": [0],
+        "workers": [0],
+        "ray.actors": [0],
+        "ray.cpus": [-1, ".nan"],
+        "ray.gpus": [-1],
+    },
     "mining/mine_negatives": {"negatives": [0], "block": [0], "top_k": [0], "max_error_share": [-0.1, 1.5]},
     "mining/make_reader_data": {
         "absent_share": [-0.1, 1.1],
