@@ -89,4 +89,8 @@ def encode_ids(tile_ids: Sequence[str]) -> Array:
 
 def decode_ids(ids: Array) -> list[str]:
     """Tile ids as text."""
-    return [tile_id.decode() for tile_id in ids.tolist()]
+    width, data = ids.dtype.itemsize, ids.tobytes()
+    if not data.isascii():
+        return [tile_id.decode() for tile_id in ids.tolist()]
+    text = data.decode()  # at once: a search's hits are mostly ids of one length
+    return [text[start : start + width].rstrip("\0") for start in range(0, len(text), width)]

@@ -8,6 +8,7 @@ add and remove write new files, then replace ``index.json``: a kill leaves the i
 killed one left, and what the one before last superseded, is deleted by the next.
 """
 
+import hashlib
 import json
 import re
 import shutil
@@ -124,12 +125,10 @@ def open_quantiser(folder: Path, entry: IndexEntry) -> Quantiser | None:
         data = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: not a readable index: {error}") from error
-    quantiser = Quantiser.from_bytes(data, entry.parameters, entry.dimension, str(path))
-    if quantiser.digest != entry.trained_sha256:
-        raise InputError(
-            f"{path}: not a readable index: wanted SHA-256 {entry.trained_sha256}, found {quantiser.digest}"
-        )
-    return quantiser
+    found = hashlib.sha256(data).hexdigest()
+    if found != entry.trained_sha256:
+        raise InputError(f"{path}: not a readable index: wanted SHA-256 {entry.trained_sha256}, found {found}")
+    return Quantiser.from_bytes(data, entry.parameters, entry.dimension, str(path))
 
 
 def open_segments(folder: Path, entry: IndexEntry, quantiser: Quantiser | None) -> list[Segment]:

@@ -137,6 +137,8 @@ class Quantiser:
 
     def decode(self, codes: Array, lists: Array) -> Array:
         """The vectors [n, D] that ``codes`` stand for."""
+        if self.code_size == 4 * self.dimension:  # of kind ivf codes are the vectors
+            return codes.view(np.float32)
         number_bytes = int(self._index.sa_code_size()) - self.code_size
         numbers = lists.astype("<i8")[:, None].view(np.uint8)[:, :number_bytes]
         vectors: Array = self._index.sa_decode(np.ascontiguousarray(np.concatenate([numbers, codes], axis=1)))

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from tilewright.configs.errors import InputError
-from tilewright.mining.index_arrays import BLOCK_BYTES, Array, decode_ids
+from tilewright.mining.index_arrays import Array, decode_ids
 from tilewright.mining.index_quantiser import NOISE, Quantiser
 from tilewright.mining.index_segment import Allowed, Segment
 from tilewright.mining.index_topk import Found, TopK, merge_found
 
 Hits = list[tuple[tuple[str, float], ...]]
 _QUERY_BLOCK = 1024
-_MARGIN = 16  # candidates fetched beyond k
+_MARGIN = 8  # candidates fetched beyond k
+_PRODUCTS = 1 << 16  # summed at once: they stay in a core's cache
 _FEW = 50_000  # tiles of a page filter up to which all of them are compared, whatever list they are in
 
 
@@ -99,7 +100,7 @@ class Searcher:
     def _exact(self, queries: Array, of_query: Array, rows: Array) -> Array:
         """The scores of ``rows`` [n] for ``queries[of_query]`` [n]; a pair's sum doesn't depend on its place."""
         scores = np.empty(len(rows), np.float32)
-        step = max(1, BLOCK_BYTES // (16 * queries.shape[1]))
+        step = max(1, _PRODUCTS // queries.shape[1])
         for start in range(0, len(rows), step):
             block = slice(start, start + step)
             products = self._vectors(rows[block]).astype(np.float64)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from tilewright.configs.errors import InputError, UserError
 from tilewright.mining import index_search, index_topk
 from tilewright.mining.build_index import Config, build_index
-from tilewright.mining.faiss_import import check_one_build, import_faiss
+from tilewright.mining.faiss_import import check_one_build, import_faiss, import_faiss_gpu
 from tilewright.mining.index import Backend, TileIndex
 
 BACKENDS: tuple[Backend, ...] = ("faiss", "torch")
@@ -173,3 +173,12 @@ def test_numpy_queries() -> None:
     vectors = _unit(10, 8, 1)
     index = _build(vectors.numpy(), "auto")
     assert index.search(np.asarray(vectors), 1) == index.search(vectors, 1)
+
+
+def test_a_gpu_that_is_not_here() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("benchmarks/gpu_index.py compares GPU and CPU")
+    assert import_faiss_gpu() is None
+    for backend in ("auto", *BACKENDS):
+        with pytest.raises(InputError, match="found cuda: torch sees no GPU"):
+            TileIndex.build(_unit(3, 8, 0), _ids(3), encoder_hash=HASH, backend=backend, device="cuda")
