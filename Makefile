@@ -31,7 +31,7 @@ test: $(READY)
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
 
 test-all: $(READY)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[deepspeed,ray]"
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[deepspeed,ray,mteb]"
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 check: $(READY)
