@@ -1,6 +1,7 @@
 """A long unit in parts: cut at sentence ends, a row between its cells, preformatted text between its lines."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 MAX_UNIT_TOKENS = 300
@@ -43,12 +44,14 @@ def _words(text: str, max_tokens: int) -> Iterator[str]:
         yield text
         return
     starts = [found.start() for found in _PIECE.finditer(text)]
-    cuts = [0]
-    for position in range(max_tokens, len(starts), max_tokens):
-        space = text.rfind(" ", cuts[-1] + 1, starts[position])
-        cuts.append(space if space > cuts[-1] else starts[position])
-    for start, stop in zip(cuts, [*cuts[1:], len(text)], strict=True):
+    start, first = 0, 0
+    while first + max_tokens < len(starts):
+        limit = starts[first + max_tokens]
+        space = text.rfind(" ", start + 1, limit)
+        stop = space if space > starts[first] else limit
         yield text[start:stop].strip()
+        start, first = stop, bisect_left(starts, stop)
+    yield text[start:].strip()
 
 
 def _packed(pieces: Sequence[tuple[str, str]], max_tokens: int) -> Iterator[str]:

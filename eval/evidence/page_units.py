@@ -5,9 +5,10 @@ import hashlib
 import json
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from tilewright.configs.partial import write_atomically
+from tilewright.data_gen.records import from_json
 from tilewright.eval.evidence.html_tree import parse_html
 from tilewright.eval.evidence.prefilter import UnitIndex
 from tilewright.eval.evidence.unit_builder import build_units
@@ -59,11 +60,7 @@ class PageUnits:
         if self._folder is None or not (path := self._folder / f"{key}.json").is_file():
             return None
         rows = json.loads(path.read_text(encoding="utf-8"))["units"]
-        return [Unit(**{name: _tuples(value) for name, value in row.items()}) for row in rows]
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+        return [from_json(Unit, row, str(path)) for row in rows]
 
 
 def _key(*parts: str) -> str:

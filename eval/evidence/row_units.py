@@ -23,6 +23,11 @@ class Row:
     cells: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
 
+    @property
+    def fields(self) -> tuple[tuple[str, ...], ...]:
+        """Group, header, labels, cells and values: what a Unit ends with."""
+        return self.group, self.header, self.labels, self.cells, self.values
+
 
 def is_layout(table: Node) -> bool:
     """Whether a table only lays out what is in it: it says so, or has a single cell."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from tilewright.eval.evidence.html_text import BLOCKS, BREAK, gather, is_skipped, leaf, lines_of, text_of
 from tilewright.eval.evidence.html_tree import HtmlTree, Node
 from tilewright.eval.evidence.long_units import cut
-from tilewright.eval.evidence.row_units import CELL_SEPARATOR, is_layout, place_of, rows_of_grid
+from tilewright.eval.evidence.row_units import CELL_SEPARATOR, Row, is_layout, place_of, rows_of_grid
 from tilewright.eval.evidence.table_grid import TableGrid, build_grid
 from tilewright.eval.evidence.units import BLOCK, ROW, Unit, UnitOptions
 
@@ -72,6 +72,7 @@ class _Builder:
         self._found: list[Unit] = []
         self._page_id, self._title, self._options = page_id, title, options
         self._headings: list[tuple[int, str]] = []
+        self._section: tuple[str, ...] = ()
         self._blocks: list[_Block] = []
         self._pieces: list[str] = []
 
@@ -101,11 +102,13 @@ class _Builder:
 
     @property
     def units(self) -> list[Unit]:
-        """What was gathered: numbered, long units cut."""
+        """What was gathered, long units cut, numbered."""
         made: list[Unit] = []
         for unit in self._found:
-            separator = CELL_SEPARATOR if unit.kind == ROW else ""
-            bodies = cut(unit.body, separator, self._options.max_tokens)
+            bodies = cut(unit.body, CELL_SEPARATOR if unit.kind == ROW else "", self._options.max_tokens)
+            if len(bodies) == 1 and unit.pos == len(made):
+                made.append(unit)
+                continue
             if len(bodies) > 1:
                 unit = replace(unit, header=(), values=())
             for body in bodies:
@@ -154,6 +157,7 @@ class _Builder:
         self._headings = [heading for heading in self._headings if heading[0] < level]
         if text and not (level == 1 and text.casefold() == self._title.casefold()):
             self._headings.append((level, text))
+        self._section = tuple(heading for _, heading in self._headings)
 
     def _flush(self, node: Node | None = None) -> None:
         """Make a unit of the text gathered for ``node`` (None: the open block)."""
@@ -186,18 +190,26 @@ class _Builder:
             self._found[definition.unit] = replace(unit, body=f"{unit.body}\n{text}")
 
     def _add_block(self, node: Node, text: str, blocks: Sequence[_Block] | None = None) -> None:
-        within = self._within(self._blocks if blocks is None else blocks)
-        self._add(Unit("", self._page_id, BLOCK, 0, node.path, self._title, self._section, text, within))
+        self._add(BLOCK, node, text, self._within(self._blocks if blocks is None else blocks))
 
-    def _add(self, unit: Unit) -> None:
+    def _add(
+        self,
+        kind: str,
+        node: Node,
+        body: str,
+        within: tuple[str, ...],
+        table_id: str = "",
+        caption: tuple[str, ...] = (),
+        row: Row | None = None,
+    ) -> None:
+        number = len(self._found)
+        title, section = (self._title, self._section) if self._options.completed else ("", ())
         if not self._options.completed:
-            body = unit.body if unit.kind == BLOCK else CELL_SEPARATOR.join((*unit.labels, *unit.cells))
-            unit = Unit("", unit.page_id, unit.kind, 0, unit.path, "", (), body, table_id=unit.table_id)
+            body = CELL_SEPARATOR.join((*row.labels, *row.cells)) if row else body
+            within, caption, row = (), (), None
+        place = (f"{self._page_id}:{number}", self._page_id, kind, number, node.path)
+        unit = Unit(*place, title, section, body, within, table_id, caption, *(row.fields if row else ()))
         self._found.append(unit)
-
-    @property
-    def _section(self) -> tuple[str, ...]:
-        return tuple(text for _, text in self._headings)
 
     @staticmethod
     def _within(blocks: Sequence[_Block]) -> tuple[str, ...]:
@@ -226,29 +238,9 @@ class _Builder:
         caption = tuple(text.replace("\n", " ") for text in (grid.caption, *grid.title) if text)
         here = (*self._within(self._blocks), *within)
         if grid.caption:
-            path = grid.node.path
-            self._add(Unit("", self._page_id, BLOCK, 0, path, self._title, self._section, grid.caption, here, table_id))
+            self._add(BLOCK, grid.node, grid.caption, here, table_id)
         for row in rows_of_grid(grid, pairing=self._options.pairing):
-            self._add(
-                Unit(
-                    "",
-                    self._page_id,
-                    ROW,
-                    0,
-                    row.node.path,
-                    self._title,
-                    self._section,
-                    row.body,
-                    here,
-                    table_id,
-                    caption,
-                    row.group,
-                    row.header,
-                    row.labels,
-                    row.cells,
-                    row.values,
-                )
-            )
+            self._add(ROW, row.node, row.body, here, table_id, caption, row)
 
 
 def _lead(text: str) -> str:
