@@ -12,7 +12,7 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.partial import reserve_space
 
 Array = np.ndarray[Any, Any]
-BLOCK_BYTES = 1 << 25  # what is read, converted and written at once
+BLOCK_BYTES = 1 << 24  # what is read, converted and written at once
 
 
 class Arrays(Protocol):

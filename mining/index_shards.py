@@ -98,14 +98,6 @@ class _SegmentSource:
         for segment, rows in _blocks(self._segments, 4 * self.dimension):
             yield decode_ids(segment.ids[rows]), segment.vectors(rows)
 
-    def rows(self, numbers: Array) -> tuple[list[str], Array]:
-        """Ids and vectors of the rows ``numbers``."""
-        joined = np.concatenate([segment.live_rows() for segment in self._segments])
-        owners = np.repeat(np.arange(len(self._segments)), [len(segment.live) for segment in self._segments])
-        pairs = [(self._segments[owners[number]], joined[number : number + 1]) for number in numbers.tolist()]
-        ids = [decode_ids(segment.ids[row])[0] for segment, row in pairs]
-        return ids, np.concatenate([segment.vectors(row) for segment, row in pairs])
-
 
 def _blocks(segments: Sequence[Segment], row_bytes: int) -> Iterator[tuple[Segment, Array]]:
     """(segment, live rows) in blocks of a bounded size."""

@@ -20,7 +20,6 @@ class Source(Protocol):
 
     def __len__(self) -> int: ...
     def parts(self) -> Iterator[tuple[Sequence[str], Array]]: ...  # ids, vectors [n, D]
-    def rows(self, numbers: Array) -> tuple[list[str], Array]: ...  # their ids, vectors [n, D] float32
 
 
 class InMemorySource:
@@ -41,10 +40,6 @@ class InMemorySource:
         """The whole."""
         yield self.tile_ids, self.vectors
 
-    def rows(self, numbers: Array) -> tuple[list[str], Array]:
-        """Ids and vectors of the rows ``numbers``."""
-        return [self.tile_ids[number] for number in numbers.tolist()], self.vectors[numbers].astype(np.float32)
-
 
 class StoreSource:
     """Folders of vectors by one encoder, one after another. Raises InputError if there are none or they differ."""
@@ -60,24 +55,14 @@ class StoreSource:
                     f" as in {first.folder}; found encoder {store.encoder_hash[:16]}, dimension {store.dimension}"
                 )
         self._stores, self.dimension, self.encoder_hash = stores, first.dimension, first.encoder_hash
-        self._starts = np.concatenate([[0], np.cumsum([len(store) for store in stores])])
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return sum(map(len, self._stores))
 
     def parts(self) -> Iterator[tuple[Sequence[str], Array]]:
         """Every shard of every folder."""
         for store in self._stores:
             yield from store.shards()
-
-    def rows(self, numbers: Array) -> tuple[list[str], Array]:
-        """Ids and vectors of the rows ``numbers``."""
-        owners = np.searchsorted(self._starts, numbers, side="right") - 1
-        vectors = np.empty((len(numbers), self.dimension), np.float32)
-        for owner in np.unique(owners).tolist():
-            vectors[owners == owner] = self._stores[owner].rows(numbers[owners == owner] - self._starts[owner])
-        places = zip(owners.tolist(), (numbers - self._starts[owners]).tolist(), strict=True)
-        return [self._stores[owner].tile_ids[row] for owner, row in places], vectors
 
 
 @dataclass(frozen=True)
@@ -91,11 +76,16 @@ class Block:
 
 def blocks_of(source: Source) -> Iterator[Block]:
     """The source in blocks of a bounded size. Raises InputError for vectors that aren't of unit length."""
+    for start, ids, array in _pieces(source):
+        yield Block(start, ids, as_unit(array, ids))
+
+
+def _pieces(source: Source) -> Iterator[tuple[int, Sequence[str], Array]]:
+    """(first row, ids, vectors as they are) of blocks; what was mapped of one is given back with the next."""
     step, start = max(1, BLOCK_BYTES // (4 * source.dimension)), 0
     for ids, array in source.parts():
         for first in range(0, len(array), step):
-            part = ids[first : first + step]
-            yield Block(start + first, part, as_unit(array[first : first + step], part))
+            yield start + first, ids[first : first + step], array[first : first + step]
             release(array)
         start += len(array)
 
@@ -112,12 +102,18 @@ def as_unit(vectors: Array, tile_ids: Sequence[str]) -> Array:
 
 
 def sample_of(source: Source, count: int, seed: int) -> tuple[list[str], Array]:
-    """Ids and vectors [n, D] of at most ``count`` rows drawn by ``seed``, ascending."""
+    """Ids and unit vectors [n, D] of at most ``count`` rows drawn by ``seed``, ascending; read in one pass."""
     drawn = np.random.default_rng(seed).choice(len(source), min(count, len(source)), replace=False, shuffle=False)
-    ids, vectors = source.rows(np.sort(drawn))
-    for _, array in source.parts():
-        release(array)
-    return ids, as_unit(vectors, ids)
+    drawn.sort()
+    ids: list[str] = []
+    vectors = np.empty((len(drawn), source.dimension), np.float32)
+    for start, names, array in _pieces(source):
+        first, end = np.searchsorted(drawn, [start, start + len(array)])
+        rows = drawn[first:end] - start
+        of_rows = [names[row] for row in rows.tolist()]
+        vectors[first:end] = as_unit(array[rows], of_rows)
+        ids += of_rows
+    return ids, vectors
 
 
 def all_ids(source: Source) -> Array:

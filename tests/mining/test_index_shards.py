@@ -19,7 +19,7 @@ from tilewright.mining.index import TileIndex
 from tilewright.mining.index_settings import KINDS, IndexSettings, RecallSettings
 from tilewright.mining.index_shards import merge_indexes
 from tilewright.mining.index_shards import train_index as train
-from tilewright.mining.index_source import InMemorySource, StoreSource
+from tilewright.mining.index_source import InMemorySource, StoreSource, sample_of
 from tilewright.mining.vector_store import VectorStore
 from tilewright.mining.vector_writer import write_vector_store
 
@@ -170,11 +170,16 @@ def test_keys_on_the_command_line(tmp_path: Path) -> None:
     assert (config.recall.floor, config.vectors) == (0.7, (tmp_path, Path.cwd() / "b"))
 
 
-def test_vectors_of_several_folders_by_row(tmp_path: Path) -> None:
-    stores = [VectorStore.open(_store(tmp_path / f"v{part.start}", part)) for part in PLACES]
+def test_a_sample_of_several_folders(tmp_path: Path) -> None:
+    """The rows drawn, at unit length, whatever the parts and blocks; others for another seed."""
+    stores = [VectorStore.open(_store(tmp_path / f"v{part.start}", part, dtype="float16")) for part in PLACES]
     source = StoreSource(stores)
-    numbers = np.array([899, 0, 300, 299, 301, 300])
-    ids, vectors = source.rows(numbers)
-    assert ids == [IDS[number] for number in numbers]
-    assert (vectors == VECTORS[numbers]).all()
     assert (len(source), source.encoder_hash) == (COUNT, HASH)
+    ids, vectors = sample_of(source, 100, 7)
+    rows = [IDS.index(tile_id) for tile_id in ids]
+    assert rows == sorted(set(rows)) and len(rows) == 100
+    assert np.abs(vectors - VECTORS[rows]).max() < 1e-3
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-6)
+    assert sample_of(InMemorySource(VECTORS, IDS), 100, 7)[0] == ids
+    assert sample_of(source, 100, 8)[0] != ids
+    assert sample_of(source, 5000, 8)[0] == IDS
