@@ -275,14 +275,15 @@ def _is_dry(config: Any) -> bool:
 def dry_run(stage: Stage[C], config: C) -> str:
     """What ``stage`` would ask its language model for, as text; nothing is asked and nothing stays on disk.
 
-    Raises StageError for a stage without a language model.
+    A config whose models aren't under ``llm`` has ``as_dry_run(out)``. Raises StageError for one without a model.
     """
     llm: Any = getattr(config, "llm", None)
-    if llm is None:
+    own: Any = getattr(config, "as_dry_run", None)
+    if llm is None and own is None:
         raise StageError(f"{DRY_RUN}: wanted a stage that asks a language model (`llm:` in its config)")
     with tempfile.TemporaryDirectory() as folder:
-        changes = {"out": Path(folder), "llm": dataclasses.replace(llm, dry_run=True)}
-        trial: C = dataclasses.replace(config, **changes)  # type: ignore[type-var]
+        changes = {} if llm is None else {"out": Path(folder), "llm": dataclasses.replace(llm, dry_run=True)}
+        trial: C = own(Path(folder)) if own else dataclasses.replace(config, **changes)  # type: ignore[type-var]
         try:
             stage.run(trial, inputs_of(trial), Path(folder))
         except DryRunError as report:

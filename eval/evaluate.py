@@ -19,12 +19,14 @@ from tilewright.data_gen.records import write_jsonl
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.eval.cache import Cache
 from tilewright.eval.checkpoints import Checkpoint, check_names, folders_of, runs_of
+from tilewright.eval.dry_run import report_cost
 from tilewright.eval.evaluation import Evaluation, Plan
 from tilewright.eval.grading_cells import GraderName, JudgeOptions
 from tilewright.eval.metrics import INCOMPLETE, NOT_RUN
 from tilewright.eval.outputs import write_rankings
 from tilewright.eval.page_texts import Pages
 from tilewright.eval.questions import Pool, Redirects, pair_questions, subset, with_kinds
+from tilewright.eval.readers.chat import ChatReader
 from tilewright.eval.registry import (
     BUILT_IN_DELIVERIES,
     BUILT_IN_RETRIEVERS,
@@ -102,6 +104,7 @@ class Config:
     all_pictures: bool = False
     device: str = "auto"
     precision: Precision = "float32"
+    dry_run: bool = execution(default=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "checkpoint_folders", folders_of(self.checkpoints))
@@ -116,6 +119,17 @@ class Config:
         if not self.graders or len(set(self.graders)) < len(self.graders):
             raise ValueError(f"graders: wanted at least one, each once, found {list(self.graders)}")
         _check_rows(self)
+
+    def as_dry_run(self, out: Path) -> "Config":
+        """The same, asking no model: it ends with what they would be asked."""
+        readers = {
+            name: dataclasses.replace(reader, llm=dataclasses.replace(reader.llm, dry_run=True))
+            if isinstance(reader, ChatReader)
+            else reader
+            for name, reader in self.readers.items()
+        }
+        judge = self.judge and dataclasses.replace(self.judge, llm=dataclasses.replace(self.judge.llm, dry_run=True))
+        return dataclasses.replace(self, out=out, readers=readers, judge=judge, dry_run=True)
 
 
 def _check_rows(config: Config) -> None:
@@ -162,6 +176,8 @@ def evaluate(config: Config, inputs: Inputs, out: Path) -> Counts:
     sources = describe(inputs, models, config.before, questions, annotators, workshop.pool, runs)
     registry = Registry(workshop, config.retrievers, config.deliveries, config.readers)
     evaluation = Evaluation(registry, _plan(config, workshop))
+    if config.dry_run:
+        report_cost(evaluation)
     with torch_threads(config.threads), workshop.cache.locked():
         evaluation.run()
         metrics = {"schema": STAGE.schema, "settings": _settings(config), **sources, **evaluation.metrics()}

@@ -227,6 +227,7 @@ def test_questions_on_pages_of_other_splits_and_outside_the_pool_are_counted(wor
     metrics = metrics_of(tmp_path / "out")
     counts = ("on_train_pages", "on_validation_pages", "gold_outside_pool")
     assert [metrics["questions"][name] for name in counts] == [1, 1, 1]
+    assert metrics["questions"]["gold_outside_listed"] == ["stranger"]
     report = (tmp_path / "out" / "report.html").read_text()
     assert "NOT held out" in report and "count as missed" in report
     theirs = ir_measures.calc_aggregate(
