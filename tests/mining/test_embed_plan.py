@@ -43,7 +43,7 @@ def _known(folder: Path, pictures: list[int]) -> VectorStore:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     pictures=st.lists(st.integers(0, 40), min_size=1, max_size=60),
     known=st.lists(st.lists(st.integers(0, 40), max_size=12), max_size=3),

@@ -55,7 +55,7 @@ def test_what_is_written_is_read(folder: Path) -> None:
     assert np.array_equal(again.rows([5]), store.rows([5]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(rows=st.lists(st.integers(0, TILES - 1), max_size=30))
 def test_rows_in_any_order_and_number(tmp_path_factory: pytest.TempPathFactory, rows: list[int]) -> None:
     root = tmp_path_factory.getbasetemp() / "rows"
