@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from tilewright.eval.parts import Found, Item, Question, Retriever
@@ -112,7 +113,7 @@ class Fused:
         """What is fused."""
         return {"of": list(self._parts), "constant": self._constant}
 
-    @property
+    @cached_property
     def page_of(self) -> Mapping[str, str]:
         """Items of all, each once."""
         return {item: page for part in self._parts.values() for item, page in part.page_of.items()}
