@@ -4,6 +4,7 @@ The same code loads the real checkpoints, the tiny stand-in and what ``train_rea
 the images, the pixel limits and the batch are those of training (``reader_prompt``, ``reader_batch``).
 """
 
+import dataclasses
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -18,11 +19,13 @@ from safetensors import SafetensorError
 
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import from_json, to_json
+from tilewright.train.adapter_io import save_adapter, with_adapter
 from tilewright.train.compress import compress
 from tilewright.train.linear_patch import linearise_patch_embedding
 from tilewright.train.pixels import MIN_PIXELS, PixelPolicy, check_policy, image_processor_of, load_policy, normalise
 from tilewright.train.reader_batch import ReaderInput, build_batch, visual_tokens_of
 from tilewright.train.reader_prompt import ReaderPrompt
+from tilewright.train.weights import weights_digest
 
 CONTRACT = "reader.json"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "chat_template.jinja")
@@ -43,13 +46,15 @@ Prompt and pixel limits: reader.json.
 class ReaderContract:
     """What a trained reader must be used with: prompt (template, instruction, vocabulary), pixels, compressions.
 
-    ``base_model`` is a label: what the training started from.
+    ``base_model`` is a label: what the training started from. ``base_weights``: of an adapter, the digest of the
+    weights that it was trained on.
     """
 
     base_model: str
     prompt_sha256: str
     pixels: PixelPolicy
     compressions: tuple[float, ...]
+    base_weights: str | None = None
 
 
 class Answer(NamedTuple):
@@ -149,17 +154,21 @@ def load_reader(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
     max_pixels: int | None = None,
+    adapter: Path | None = None,
 ) -> Reader:
-    """Load a base ``save_pretrained`` folder or a checkpoint of ``train_reader``.
+    """Load a base ``save_pretrained`` folder, with or without an ``adapter`` of ``train_reader``, or its checkpoint.
 
-    A base folder gets ``min_pixels`` pinned to 4,096 and its own ``max_pixels`` unless given; a checkpoint keeps what
-    it was trained with. Raises InputError if the folder isn't whole: a weight missing, left over or of another shape,
-    another tokenizer or chat template than the checkpoint was trained with, an image processor that doesn't obey.
+    An adapter is merged in float32: the result is its run's checkpoint. A base folder gets ``min_pixels`` pinned to
+    4,096 and its own ``max_pixels`` unless given; what was trained keeps what it was trained with. Raises InputError if
+    the folder isn't whole: a weight missing, left over or of another shape, another tokenizer or chat template than in
+    training, an image processor that doesn't obey, an adapter of another base.
     """
     if not (folder / "config.json").is_file():
         raise InputError(f"{folder}: no config.json: wanted the folder of a generative Qwen3-VL model")
     prompt = ReaderPrompt(folder)
-    stored = _read_contract(folder)
+    stored = _read_contract(adapter or folder)
+    if adapter is not None:
+        _check_base(stored, adapter, folder)
     base_model = _model_name(folder)
     compressions: tuple[float, ...] = ()
     if stored is None:
@@ -178,7 +187,21 @@ def load_reader(
     if prompt.image_token_id != model.config.image_token_id:
         found = model.config.image_token_id
         raise InputError(f"{folder}: the tokenizer's image token is {prompt.image_token_id}, the model's is {found}")
+    if adapter is not None:
+        model = merged(with_adapter(model, adapter), dtype)
     return Reader(model.to(device).eval(), prompt, policy, base_model=base_model, compressions=compressions)
+
+
+def merged(model: Any, dtype: torch.dtype) -> Any:
+    """A model whose PEFT adapter is folded into its weights in fp32, which are then rounded once to ``dtype``."""
+    return model.float().merge_and_unload().to(dtype)
+
+
+def _check_base(stored: ReaderContract | None, adapter: Path, folder: Path) -> None:
+    found = weights_digest(folder)
+    if stored is None or stored.base_weights != found:
+        wanted = "no " + CONTRACT if stored is None else f"one of the weights {str(stored.base_weights)[:16]}"
+        raise InputError(f"{adapter}: wanted an adapter of {folder} (weights {found[:16]}), found {wanted}")
 
 
 def load_weights(folder: Path, dtype: torch.dtype) -> Any:
@@ -229,7 +252,17 @@ def save_reader(reader: Reader, folder: Path, source: Path) -> None:
     compressions = ", ".join(f"{factor:g}" for factor in reader.compressions)
     card = _CARD.format(name=reader.base_model, compressions=compressions)
     (folder / "README.md").write_text(card, encoding="utf-8")
-    (folder / CONTRACT).write_text(json.dumps(to_json(reader.contract), indent=1, sort_keys=True) + "\n", "utf-8")
+    _write_contract(reader.contract, folder)
+
+
+def save_reader_adapter(reader: Reader, folder: Path, source: Path) -> None:
+    """Write the PEFT adapter of ``reader``, trained on ``source``, with its contract: for ``load_reader(adapter=)``."""
+    save_adapter(reader.model, "", folder)
+    _write_contract(dataclasses.replace(reader.contract, base_weights=weights_digest(source)), folder)
+
+
+def _write_contract(contract: ReaderContract, folder: Path) -> None:
+    (folder / CONTRACT).write_text(json.dumps(to_json(contract), indent=1, sort_keys=True) + "\n", "utf-8")
 
 
 def _model_name(folder: Path) -> str:

@@ -11,6 +11,7 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 from tilewright.configs.progress import Progress
 from tilewright.configs.stage import StageError
 from tilewright.train.adapters import assert_moved
+from tilewright.train.distributed import on_any_rank
 from tilewright.train.reader import Reader, to_pixel_values
 from tilewright.train.reader_batch import ReaderCollator, answer_loss
 from tilewright.train.reader_best import BestWeights, best_of, load_trained, save_trained, since_best
@@ -103,7 +104,7 @@ class Watch(TrainerCallback):  # type: ignore[misc]
         if state.global_step % self.evaluate_every == 0 or state.global_step == state.max_steps:
             self._validate(state)
             self._keep_best(state, kwargs["model"])
-        if self.stop.requested or is_done(state, self.patience):
+        if is_done(state, self.patience) or on_any_rank(self.stop.requested, args.device):
             control.should_save = control.should_training_stop = True
 
     def on_log(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -118,6 +119,7 @@ class Watch(TrainerCallback):  # type: ignore[misc]
 
     def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Mark the checkpoint as whole; from now on only the weights of its best validation are needed."""
+        args.distributed_state.wait_for_everyone()  # each rank has written its part
         if state.is_world_process_zero:
             (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
             if self.best is not None:

@@ -28,11 +28,12 @@ from tilewright.data_gen.records import ReaderExample, read_jsonl
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.train.adapters import add_adapters, count_by_group
 from tilewright.train.distributed import choose_device
-from tilewright.train.reader import Reader, load_reader, save_reader
+from tilewright.train.reader import Reader, load_reader, merged, save_reader, save_reader_adapter
 from tilewright.train.reader_batch import ReaderCollator
 from tilewright.train.reader_best import ACCURACY, LOSS, BestWeights, best_of, load_trained
 from tilewright.train.reader_config import Config
 from tilewright.train.reader_cost import check_context, mean, row_cost
+from tilewright.train.reader_launch import check_launch
 from tilewright.train.reader_trainer import (
     WEIGHTS,
     ReaderTrainer,
@@ -49,7 +50,11 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def train_reader(config: Config, inputs: Inputs, out: Path) -> Counts:
-    """Write checkpoint/ (loadable by ``load_reader``) and curve.jsonl. Raises StageError if SIGTERM ended it early."""
+    """Write checkpoint/ (loadable by ``load_reader``), of adapters also adapter/, and curve.jsonl.
+
+    Raises InputError for rows that can't be used, StageError if SIGTERM ended it early.
+    """
+    check_launch()
     rows = read_jsonl(inputs["examples"] / "train.jsonl", ReaderExample)
     if not rows:
         raise InputError(f"{inputs['examples'] / 'train.jsonl'}: wanted at least one example, found none")
@@ -74,7 +79,9 @@ def train_reader(config: Config, inputs: Inputs, out: Path) -> Counts:
         curve = curve_of(state)
         if rank_and_world()[0] == 0:
             _take_best(reader, state, config, out)
-            _merge(reader, config)
+            if config.adapters is not None:
+                save_reader_adapter(reader, out / "adapter", inputs["model"])
+                reader.model = merged(reader.model, PRECISIONS[config.precision])
             save_reader(reader, out / "checkpoint", inputs["model"])
             lines = [json.dumps(row, allow_nan=False) + "\n" for row in curve]
             (out / "curve.jsonl").write_text("".join(lines), encoding="utf-8")
@@ -127,12 +134,6 @@ def _make_trainable(reader: Reader, config: Config) -> dict[str, int]:
         return {"all": sum(parameter.numel() for parameter in reader.model.parameters())}
     reader.model = add_adapters(reader.model, config.adapters, seed=config.seed)
     return count_by_group(reader.model)
-
-
-def _merge(reader: Reader, config: Config) -> None:
-    """Fold adapters into the weights in fp32, then round once to the model's precision."""
-    if config.adapters is not None:
-        reader.model = reader.model.float().merge_and_unload().to(PRECISIONS[config.precision])
 
 
 def _take_best(reader: Reader, state: TrainerState, config: Config, out: Path) -> None:
