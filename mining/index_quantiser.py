@@ -18,9 +18,15 @@ from tilewright.mining.faiss_import import import_faiss
 from tilewright.mining.index_arrays import Array
 from tilewright.mining.index_settings import Plan
 
-NOISE = 1e-5  # two float32 sums of the same 4096 products of unit vectors differ by less
+_NOISE = 1e-5  # two float32 sums of the same 4096 products of unit vectors differ by less
 _NEIGHBOURS = 16  # centroids looked at beyond nprobe
 _BLAS_FROM_DSUB = 16  # from this length of a PQ's part FAISS encodes by BLAS, where a block's size changes the last bit
+
+
+def noise_of(queries: Array) -> Array:
+    """By how much two float32 scores of the same pair can differ, for each of ``queries`` [Q, D]."""
+    lengths: Array = np.linalg.norm(queries, axis=1)
+    return _NOISE * np.maximum(lengths, 1)
 
 
 def required_faiss(what: str) -> Any:
@@ -94,19 +100,19 @@ class Quantiser:
         wanted = min(nprobe + _NEIGHBOURS, self.nlist)
         scores, lists = faiss.knn(vectors, self.centroids, wanted, metric=faiss.METRIC_INNER_PRODUCT)
         if wanted > nprobe:
-            close = scores[:, nprobe - 1] - scores[:, nprobe] <= 2 * NOISE
-            for query in np.flatnonzero(close):
-                self._decide(vectors[query], scores[query], lists[query], nprobe)
+            noise = 2 * noise_of(vectors)
+            for query in np.flatnonzero(scores[:, nprobe - 1] - scores[:, nprobe] <= noise):
+                self._decide(vectors[query], scores[query], lists[query], nprobe, noise[query])
         return np.ascontiguousarray(lists[:, :nprobe]), np.ascontiguousarray(scores[:, :nprobe])
 
-    def _decide(self, vector: Array, scores: Array, lists: Array, nprobe: int) -> None:
+    def _decide(self, vector: Array, scores: Array, lists: Array, nprobe: int, noise: float) -> None:
         """Put into the first ``nprobe`` places those that float64 says; ties go to the smaller list."""
         limit = scores[nprobe - 1]
-        if scores[-1] >= limit - 2 * NOISE and len(lists) < self.nlist:  # ties go on beyond what was fetched
+        if scores[-1] >= limit - noise and len(lists) < self.nlist:  # ties go on beyond what was fetched
             rivals, first = np.arange(self.nlist), 0
         else:
-            first = int(np.argmax(scores <= limit + 2 * NOISE))
-            rivals = lists[first : int(np.sum(scores >= limit - 2 * NOISE))]
+            first = int(np.argmax(scores <= limit + noise))
+            rivals = lists[first : int(np.sum(scores >= limit - noise))]
         exact = (self.centroids[rivals].astype(np.float64) * vector.astype(np.float64)).sum(axis=1)
         best = np.lexsort((rivals, -exact))[: nprobe - first]
         lists[first:nprobe], scores[first:nprobe] = rivals[best], exact[best]

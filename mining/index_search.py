@@ -12,13 +12,14 @@ import numpy as np
 
 from tilewright.configs.errors import InputError
 from tilewright.mining.index_arrays import Array, decode_ids
-from tilewright.mining.index_quantiser import NOISE, Quantiser
+from tilewright.mining.index_quantiser import Quantiser, noise_of
 from tilewright.mining.index_segment import Allowed, Segment
 from tilewright.mining.index_topk import Found, TopK, merge_found
 
 Hits = list[tuple[tuple[str, float], ...]]
 _QUERY_BLOCK = 1024
 _MARGIN = 8  # candidates fetched beyond k
+_CANDIDATES = 1 << 22  # held at once, of all queries
 _PRODUCTS = 1 << 16  # summed at once: they stay in a core's cache
 _FEW = 50_000  # tiles of a page filter up to which all of them are compared, whatever list they are in
 
@@ -52,12 +53,20 @@ class Searcher:
 
     def _fill(self, hits: Hits, places: Array, queries: Array, k: int, wanted: int, nprobe: int) -> None:
         """Put the hits of ``queries`` at ``places``: those that are settled now, the others with more candidates."""
+        step = max(1, _CANDIDATES // wanted)
+        if len(queries) > step:  # thousands of equal tiles, such as blank ones, or a whole ranking
+            for start in range(0, len(queries), step):
+                part = slice(start, start + step)
+                self._fill(hits, places[part], queries[part], k, wanted, nprobe)
+            return
         scores, rows = self._candidates(queries, wanted, nprobe)
         count = (rows >= 0).sum(axis=1)
         short = count < k
         if short.any() and (self._quantiser is None or nprobe >= self._quantiser.nlist):
             raise InputError(f"the index gave {count.min()} hits where {k} are: it is damaged, build it again")
-        settled = ~short & ((count < wanted) | (wanted == self._total) | (scores[:, -1] < scores[:, k - 1] - NOISE))
+        settled = ~short & (
+            (count < wanted) | (wanted == self._total) | (scores[:, -1] < scores[:, k - 1] - noise_of(queries))
+        )
         tied = ~short & ~settled
         ranked = self._ranked(queries[settled], scores[settled], rows[settled], k)
         for place, found in zip(places[settled], ranked, strict=True):
@@ -80,7 +89,7 @@ class Searcher:
         """Score those that can be among the first k, sort, cut."""
         if not len(queries):
             return []
-        near = (rows >= 0) & (scores >= scores[:, k - 1 : k] - NOISE)
+        near = (rows >= 0) & (scores >= (scores[:, k - 1] - noise_of(queries))[:, None])
         width = int(near.sum(axis=1).max())  # scores descend: those that are near stand first
         near, rows = near[:, :width], rows[:, :width]
         exact = np.full(rows.shape, -np.inf, np.float32)

@@ -87,11 +87,20 @@ def test_blocks_and_threads_change_nothing(index: TileIndex, monkeypatch: pytest
     assert [index.search(query[None], 15)[0] for query in QUERIES] == whole
     monkeypatch.setattr(index_search, "_QUERY_BLOCK", 7)
     monkeypatch.setattr(index_search, "_MARGIN", 1)
+    monkeypatch.setattr(index_search, "_CANDIDATES", 50)
+    monkeypatch.setattr(index_search, "_PRODUCTS", 100)
     faiss.omp_set_num_threads(3)
     try:
         assert index.search(QUERIES, 15) == whole
     finally:
         faiss.omp_set_num_threads(1)
+
+
+def test_long_queries_have_the_ranking_of_short_ones(index: TileIndex) -> None:
+    """A query's length scales all its scores, and float32's noise with them."""
+    wanted = index.search(QUERIES, 10)
+    for alone, row in zip((index.search(1024 * query[None], 10)[0] for query in QUERIES), wanted, strict=True):
+        assert alone == tuple((tile_id, 1024 * score) for tile_id, score in row)
 
 
 def test_queries_between_lists_are_decided_by_the_query_alone() -> None:
