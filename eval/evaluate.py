@@ -25,7 +25,7 @@ from tilewright.eval.grading_cells import GraderName, JudgeOptions
 from tilewright.eval.metrics import INCOMPLETE, NOT_RUN
 from tilewright.eval.outputs import write_rankings
 from tilewright.eval.page_texts import Pages
-from tilewright.eval.questions import Pool, Redirects, pair_questions, subset, with_kinds
+from tilewright.eval.questions import Pool, benchmark_questions, pair_questions, subset, widened, with_kinds
 from tilewright.eval.readers.chat import ChatReader
 from tilewright.eval.registry import (
     BUILT_IN_DELIVERIES,
@@ -48,7 +48,7 @@ from tilewright.train.split_files import read_pairs
 
 @dataclass(frozen=True)
 class Config:
-    """Evaluate ``rows`` on the questions ``pairs`` over all ``tiles``.
+    """Evaluate ``rows`` on ``pairs``, or on a benchmark's ``questions`` (of make_questions), over all ``tiles``.
 
     ``rows``: names of retrievers (recall alone), or RowSpec: Retriever x Delivery x Reader and k. Retrievers are the
     ``checkpoints``, what ``retrievers`` declares, and bm25, ocr, gold, none; ``deliveries`` besides as_is; ``readers``.
@@ -82,7 +82,8 @@ class Config:
     threads: int
     seed: int
     tiles: Path = input_path()
-    pairs: Path = input_path()
+    pairs: Path | None = input_path(default=None)
+    questions: Path | None = input_path(default=None)
     splits: Path | None = input_path(default=None)
     rendered: Path | None = input_path(default=None)
     pages: Path | None = input_path(default=None)
@@ -118,6 +119,10 @@ class Config:
             raise ValueError(f"confidence: wanted above 0 and below 1, found {self.confidence}")
         if not self.graders or len(set(self.graders)) < len(self.graders):
             raise ValueError(f"graders: wanted at least one, each once, found {list(self.graders)}")
+        if (self.pairs is None) == (self.questions is None):
+            raise ValueError(
+                "pairs: wanted them, or `questions` (of make_questions) in their place, found both or none"
+            )
         _check_rows(self)
 
     def as_dry_run(self, out: Path) -> "Config":
@@ -165,9 +170,10 @@ def _check_rows(config: Config) -> None:
 
 def evaluate(config: Config, inputs: Inputs, out: Path) -> Counts:
     """Score every row; raise InputError for questions, tiles or runs that can't be evaluated."""
-    pairs = read_pairs(inputs["pairs"])
+    pairs = read_pairs(inputs["pairs"]) if "pairs" in inputs else []
+    asked = pair_questions(pairs) if pairs else benchmark_questions(inputs["questions"])
     workshop = _workshop(config, inputs, out)
-    questions = with_kinds(pair_questions(pairs, Redirects.read(inputs.get("redirects"))), workshop.kinds)
+    questions = with_kinds(widened(asked, workshop.urls, inputs.get("redirects")), workshop.kinds)
     workshop = dataclasses.replace(workshop, questions=questions)
     readers = runs_of(config.reader_checkpoints)
     runs = training_runs(inputs, runs_of(config.checkpoints), readers)

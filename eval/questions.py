@@ -1,20 +1,22 @@
 """The questions of an evaluation: where they come from, what counts as right for each, and the pool of tiles."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tilewright.configs.errors import InputError
-from tilewright.data_gen.records import QAPair
+from tilewright.data_gen.records import QAPair, read_jsonl
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.tiles import page_of
-from tilewright.data_gen.urls import canonical_url, page_id
+from tilewright.data_gen.urls import page_id
+from tilewright.eval.benchmarks.question import EvalQuestion
+from tilewright.eval.gold_coverage import Redirects, gold_coverage
 from tilewright.eval.parts import Question
 
 KINDS = ("infobox", "table", "list", "paragraph")  # ties go to the first
 OTHER = "other"
+QUESTIONS = "questions.jsonl"
 
 
 @dataclass(frozen=True)
@@ -39,52 +41,60 @@ class Pool:
         return len(self.page_of)
 
 
-class Redirects:
-    """Addresses that mean the same page, from a JSON object {address: address it leads to}; chains are followed.
-
-    They widen what counts as found; page ids stay what they are.
-    """
-
-    def __init__(self, table: Mapping[str, str]) -> None:
-        """Raises InputError for an address that isn't one, or a circle."""
-        self._target = {canonical_url(source): canonical_url(target) for source, target in table.items()}
-        groups: dict[str, set[str]] = {}
-        for source in self._target:
-            end = self._end(source)
-            groups.setdefault(end, {end}).add(source)
-        self._same = {page_id(url): frozenset(map(page_id, group)) for group in groups.values() for url in group}
-
-    @classmethod
-    def read(cls, path: Path | None) -> "Redirects":
-        """The table of a file; an empty one for None. Raises InputError for a file that holds none."""
-        if path is None:
-            return cls({})
-        try:
-            table = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path}: wanted a JSON object of addresses, found none ({error})") from error
-        if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
-            raise InputError(f"{path}: wanted a JSON object {{address: address}}, found {str(table)[:80]}")
-        return cls(table)
-
-    def _end(self, url: str) -> str:
-        seen = {url}
-        while url in self._target:
-            url = self._target[url]
-            if url in seen:
-                raise InputError(f"redirects: {url} leads back to itself")
-            seen.add(url)
-        return url
-
-    def widen(self, question: Question) -> Question:
-        """The question with every page that means one of its gold pages, and pages of its gold URLs."""
-        pages = question.gold_pages | {page_id(url) for url in question.gold_urls}
-        return replace(question, gold_pages=pages.union(*[self._same.get(page, frozenset()) for page in pages]))
-
-
-def pair_questions(pairs: Iterable[QAPair], redirects: Redirects) -> list[Question]:
+def pair_questions(pairs: Iterable[QAPair]) -> list[Question]:
     """The questions of pairs, whose gold are page and tile."""
-    return [redirects.widen(Question.of(pair)) for pair in pairs]
+    return [Question.of(pair) for pair in pairs]
+
+
+def benchmark_questions(path: Path) -> list[Question]:
+    """The questions of a folder of make_questions, or of its questions.jsonl.
+
+    Raises InputError for none, an id that stands twice, or a picture that isn't there.
+    """
+    file = path / QUESTIONS if path.is_dir() else path
+    found = read_jsonl(file, EvalQuestion, unique="query_id")
+    if not found:
+        raise InputError(f"{file}: holds no questions")
+    return [_of_benchmark(question, _picture(file, question)) for question in found]
+
+
+def _of_benchmark(question: EvalQuestion, picture: bytes) -> Question:
+    pages = tuple(map(page_id, question.gold_urls))
+    return Question(
+        query_id=question.query_id,
+        query=question.query,
+        answers=(question.answer, *question.aliases),
+        gold_pages=frozenset(pages),
+        gold_urls=question.gold_urls,
+        options=question.options,
+        answer_parts=question.answer_parts,
+        picture=picture,
+        cluster=min(pages, default=f"question {question.query_id}"),
+    )
+
+
+def _picture(file: Path, question: EvalQuestion) -> bytes:
+    if not question.image:
+        return b""
+    folder = file.parent.resolve()
+    place = (folder / question.image).resolve()
+    if not place.is_relative_to(folder) or not place.is_file():
+        raise InputError(f"{file}: {question.query_id}: wanted a picture beside the file, found {question.image!r}")
+    return place.read_bytes()
+
+
+def widened(questions: Sequence[Question], urls: Mapping[str, str], redirects: Path | None) -> list[Question]:
+    """The questions with every page of the corpus that ``redirects`` (a JSON table) says is one of their gold pages.
+
+    ``urls``: {page_id: URL} of the corpus. Page ids stay what they are.
+    """
+    asked = {
+        question.query_id: question.gold_urls or [urls[page] for page in question.gold_pages if page in urls]
+        for question in questions
+    }
+    table = Redirects() if redirects is None else Redirects.read(redirects)
+    found = gold_coverage(asked, urls, table).gold_pages
+    return [replace(question, gold_pages=question.gold_pages | found[question.query_id]) for question in questions]
 
 
 def with_kinds(questions: Iterable[Question], kinds_of: Mapping[str, Mapping[str, int]]) -> list[Question]:
