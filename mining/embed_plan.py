@@ -97,13 +97,15 @@ def make_plan(
         raise InputError(f"{store.folder}: no tiles to embed: render pages first")
     digests, sizes, stored = _columns(store, tokens)
     order = np.argsort(digests, kind="stable")
-    ordered = digests[order]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    digests = digests[order]
+    starts = np.flatnonzero(np.concatenate([[True], digests[1:] != digests[:-1]]))
     pictures = order[starts]
     picture = np.empty(len(order), np.int64)
-    picture[order] = np.repeat(pictures, np.diff([*starts, len(order)]))
+    picture[order] = np.repeat(pictures, np.diff(starts, append=len(order)))
     source = np.zeros(len(order), np.int64)
-    source[pictures] = _at_hand(ordered[starts], reuse)
+    if reuse:
+        source[pictures] = _at_hand(digests[starts], reuse)
+    del digests, order, starts
     queue = np.sort(pictures[source[pictures] == 0])
     _check_stored(store, stored, queue)
     window = np.arange(len(queue)) // (block_tiles * window_blocks)
