@@ -88,10 +88,12 @@ def write_vectors(config: Config, inputs: Inputs, out: Path, rank: int = 0, worl
     device = choose_device("cpu" if config.engine == "ray" else config.device)
     encoder = load_encoder(inputs["checkpoint"], device=device, dtype=getattr(torch, config.model_dtype))
     work = _Work(config, inputs, out, encoder, rank, world)
-    work.embed()
     if rank:
+        work.embed(None)
         return {}
-    work.assemble()
+    with Journal(out / JOURNAL) as journal:
+        work.embed(journal)
+        work.assemble(journal)
     write_encoder_file(out, encoder.contract, encoder.weights_digest)
     return work.counts()
 
@@ -114,8 +116,11 @@ class _Work:
         self.own = self.plan.blocks(self.part, rank, world)
         self.files = BlockFiles(out, rank)
 
-    def embed(self) -> None:
-        """Embed this rank's blocks that aren't finished; rank 0 then waits for the others."""
+    def embed(self, journal: Journal | None) -> None:
+        """Embed this rank's blocks that aren't finished; rank 0 then waits for the others.
+
+        A block's own file says that it is finished; rank 0 notes its own in ``journal`` too, for `tilewright status`.
+        """
         todo = self.files.missing(self.own)
         embedded = self._on_ray(todo) if self.config.engine == "ray" else self._here(todo)
         with Progress("embed_tiles", len(self.own), log_path(self.out), quiet=self.rank != 0) as progress:
@@ -123,6 +128,8 @@ class _Work:
             for number, vectors in embedded if todo else ():
                 self.files.write(number, vectors.astype(self.config.dtype))
                 progress.advance(1)
+                if journal is not None and f"block {number}" not in journal:
+                    journal.append(f"block {number}", None)
         if self.rank == 0:
             self.files.wait_for(self.plan.blocks(self.part))
 
@@ -145,7 +152,7 @@ class _Work:
         blocks = (self.plan.block(self.store, number) for number in todo)
         yield from embed_on_ray(blocks, task, config.ray, self.encoder.dimension)
 
-    def assemble(self) -> None:
+    def assemble(self, journal: Journal) -> None:
         """Put the vectors into the order of tiles, file by file; blocks that nothing needs any more are deleted."""
         config = self.config
         writer = VectorWriter(
@@ -158,17 +165,18 @@ class _Work:
             shard_bytes=config.shard_bytes,
         )
         last_use = self._last_use()
-        with Journal(self.out / JOURNAL) as journal:
-            for number, span in enumerate(writer.ranges()):
-                key = f"vectors {number:05d}"
-                if key not in journal:
-                    rows = self.rows[span.start : span.stop]
-                    ids = [self.store.tile_ids[row] for row in rows.tolist()]
-                    hashes = [self.store.image_digest(tile_id) for tile_id in ids]
-                    shard = writer.write_shard(number, ids, hashes, self._vectors(rows))
-                    journal.append(key, dataclasses.asdict(shard))
-                    self.files.delete(np.flatnonzero((last_use >= span.start) & (last_use < span.stop)).tolist())
-            writer.finish([VectorShard(**journal[key]) for key in journal])
+        shards = []
+        for number, span in enumerate(writer.ranges()):
+            key = f"vectors {number}"
+            if key not in journal:
+                rows = self.rows[span.start : span.stop]
+                ids = [self.store.tile_ids[row] for row in rows.tolist()]
+                hashes = [self.store.image_digest(tile_id) for tile_id in ids]
+                shard = writer.write_shard(number, ids, hashes, self._vectors(rows))
+                journal.append(key, dataclasses.asdict(shard))
+                self.files.delete(np.flatnonzero((last_use >= span.start) & (last_use < span.stop)).tolist())
+            shards.append(VectorShard(**journal[key]))
+        writer.finish(shards)
 
     def _last_use(self) -> Array:
         """For every block the last place in ``rows`` that needs it, -1 if none does."""

@@ -18,7 +18,9 @@ from tests.train.stage_process import write_yaml
 
 from tilewright.configs.digests import output_digests
 from tilewright.configs.errors import InputError
+from tilewright.configs.items import JOURNAL
 from tilewright.configs.stage import read_manifest, run_stage
+from tilewright.configs.status import status_of
 from tilewright.mining import merge_vectors
 from tilewright.mining.embed_tiles import STAGE, Config
 from tilewright.train import encoder_io
@@ -73,6 +75,10 @@ def _start(work: Callable[..., None], *arguments: Any) -> Any:
 def _embedded(folder: Path) -> int:
     path = folder / EMBEDDED
     return sum(map(int, path.read_text().split())) if path.exists() else 0
+
+
+def _journalled(partial: Path) -> int:
+    return (partial / JOURNAL).read_bytes().count(b"\n")
 
 
 def test_two_ranks_write_the_bytes_of_one(root: Path, vectors: Path, tmp_path: Path) -> None:
@@ -173,6 +179,10 @@ def test_killed_at_any_time_and_run_again(
     finished = len(list((partial / ".blocks").glob("*-*.npy")))
     whole = (partial / ".embedded").exists()
     before = _embedded(tmp_path)
+    assert status_of(tmp_path)[0].why.startswith(f"{_journalled(partial)} items journalled")
+    assert (
+        _journalled(partial) >= len(set(PICTURES)) // 4 if whole else _journalled(partial) in (finished - 1, finished)
+    )
     process = _start(_embed, settings, tmp_path / EMBEDDED)
     process.join(300)
     assert process.exitcode == 0
