@@ -192,11 +192,30 @@ class Ranking:
 
 
 @dataclass(frozen=True)
+class Given:
+    """An item that a reader was given. ``source``: what made it (tile, text_chunk, ocr, ...); ``tokens``: its cost.
+
+    ``compression`` and ``size_px`` of a picture as it was shown; ``text`` of a text: its first characters.
+    """
+
+    item_id: str
+    page_id: str
+    source: str
+    tokens: int
+    compression: float
+    size_px: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True)
 class EvalRecord:
     """One question under one row: gold, full hit list, what the reader got and what came of it.
 
-    ``verdict`` is CORRECT, WRONG or CANNOT_ANSWER; None with ``error`` set means the question wasn't graded.
-    ``visual_tokens`` is the pictures' part of ``input_tokens``.
+    ``ranks``: of the first hit of a gold ``page`` and of the gold ``tile``, from 1, 0 if not found, no key without a
+    gold. ``evidence``: ranks of the hits that hold an answer as a string. ``flags``: what a delivery said of itself.
+    ``scores``: of each grader, None where it gave none. ``verdict``: CORRECT, WRONG or CANNOT_ANSWER by the grader that
+    decides; None with ``error`` set means the question wasn't graded. ``visual_tokens`` and ``retrieved_text_tokens``
+    are parts of ``input_tokens``; ``tokens_told``: they are counted, not estimated.
     """
 
     row: str
@@ -206,14 +225,20 @@ class EvalRecord:
     gold_urls: tuple[str, ...]
     gold_tile_ids: tuple[str, ...]
     hits: tuple[tuple[str, float], ...]
-    reader_tile_ids: tuple[str, ...]
-    compression: float
-    input_tokens: int
-    visual_tokens: int
-    output_tokens: int
-    prediction: str | None
-    verdict: str | None
-    error: str | None
+    ranks: dict[str, int] = dataclasses.field(default_factory=dict)
+    evidence: tuple[int, ...] = ()
+    k: int = 0
+    given: tuple[Given, ...] = ()
+    flags: tuple[str, ...] = ()
+    input_tokens: int = 0
+    visual_tokens: int = 0
+    retrieved_text_tokens: int = 0
+    output_tokens: int = 0
+    tokens_told: bool = True
+    prediction: str | None = None
+    scores: dict[str, float | None] = dataclasses.field(default_factory=dict)
+    verdict: str | None = None
+    error: str | None = None
 
 
 def to_json(record: Any) -> dict[str, Any]:

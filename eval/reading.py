@@ -182,5 +182,15 @@ def retrieved(row: str, question: Question, result: RowResult, urls: Mapping[str
         "gold_urls": gold,
         "gold_tile_ids": tuple(sorted(question.gold_tiles)),
         "hits": tuple((item, float(score)) for item, score in result.hits.get(question.query_id, ())),
+        "ranks": _ranks(question, result),
         "evidence": tuple(rank for rank, held in enumerate(evidence, start=1) if held),
     }
+
+
+def _ranks(question: Question, result: RowResult) -> dict[str, int]:
+    """Of the first hit of a gold page and of a gold tile, 0 if not found; without a key where nothing is gold."""
+    hits = [item for item, _ in result.hits.get(question.query_id, ())]
+    pages = [(result.page_of or {}).get(item) for item in hits]
+    right = {"page": [page in question.gold_pages for page in pages], "tile": [h in question.gold_tiles for h in hits]}
+    gold = {"page": question.gold_pages, "tile": question.gold_tiles}
+    return {level: found.index(True) + 1 if True in found else 0 for level, found in right.items() if gold[level]}

@@ -1,8 +1,8 @@
-"""Print the results of an evaluation: ``python -m tilewright.eval.show_results FOLDER``."""
+"""Print the results of an evaluation, or two beside one another: ``python -m tilewright.eval.show_results FOLDER``."""
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from tilewright.configs.errors import InputError, UserError
+from tilewright.eval.compare_runs import compare_runs
 from tilewright.eval.metrics import COMPLETE, LEVELS, NOT_RUN
 from tilewright.eval.wording import (
     LEVEL_WORDS,
     NONE,
+    difference_interval,
     interval,
     learning_sentence,
     measure_title,
@@ -119,10 +121,44 @@ def show(out: Path) -> None:
     print_results(read_metrics(out), report=out / "report.html")
 
 
+def show_comparison(left: Path, right: Path, console: Console | None = None) -> None:
+    """Print paired differences, ``right`` minus ``left``, of every row that two runs share."""
+    found = compare_runs(left, right, (read_metrics(left), read_metrics(right)))
+    table = Table(title=f"{right} − {left}, paired", title_justify="left", padding=0)
+    table.add_column("row and figure", overflow="fold")
+    for name in ("A", "B", "B − A", "n", "+/−", "p (Holm)"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for entry in found:
+        p = NONE if entry["p_holm"] is None else f"{entry['p_holm']:.3f}"
+        difference = f"{points(entry['value'])} {difference_interval(entry)}"
+        counts = f"+{entry['gained']} −{entry['lost']}"
+        sides = [percent(entry[side]) for side in ("left", "right")]
+        table.add_row(
+            escape(f"{entry['row']}: {entry['figure']}"),
+            *sides,
+            escape(difference),
+            str(entry["n_questions"]),
+            counts,
+            p,
+        )
+    (console or Console()).print(table)
+
+
+USAGE = "usage: python -m tilewright.eval.show_results FOLDER | --compare FOLDER_A FOLDER_B"
+
+
+def run(arguments: Sequence[str]) -> None:
+    """What the module does when it is run. Raises SystemExit for a wrong call, InputError for other folders."""
+    if len(arguments) == 3 and arguments[0] == "--compare":
+        show_comparison(Path(arguments[1]), Path(arguments[2]))
+    elif len(arguments) == 1 and not arguments[0].startswith("-"):
+        show(Path(arguments[0]))
+    else:
+        raise SystemExit(USAGE)
+
+
 if __name__ == "__main__":
     try:
-        if len(sys.argv) != 2:
-            raise SystemExit("usage: python -m tilewright.eval.show_results FOLDER")
-        show(Path(sys.argv[1]))
+        run(sys.argv[1:])
     except UserError as error:
         raise SystemExit(f"show_results: error: {error}") from None
