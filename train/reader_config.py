@@ -13,8 +13,8 @@ from tilewright.train.adapters import LoraGroup
 class Config:
     """Train the reader ``model`` on ``examples`` (folder of make_reader_data) with the pictures of ``tiles``.
 
-    ``steps`` updates of ``batch_size`` rows per rank times ``gradient_accumulation``; AdamW, cosine after
-    ``warmup_steps``. ``adapters``: {group: {rank, alpha}}, merged at the end; null trains all parameters.
+    ``steps`` updates of ``batch_size`` rows per rank times ``gradient_accumulation``; AdamW, its rate by ``schedule``
+    after ``warmup_steps``. ``adapters``: {group: {rank, alpha}}, merged at the end; null trains all parameters.
     ``max_pixels``: the processor's limit for an image (null: the model's own). ``max_tokens``: the longest row, prompt
     and answer (null: the model's context). ``validation_questions`` rows with a gold tile are answered at each
     validation, with up to ``max_new_tokens``. ``keep``: the weights of the validation that answered most of them right
@@ -39,6 +39,8 @@ class Config:
     examples: Path = input_path()
     tiles: Path = input_path()
     patience: int | None = None
+    schedule: Literal["cosine", "constant"] = "cosine"
+    adam_beta2: float = 0.999
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
     gradient_accumulation: int = 1
@@ -51,6 +53,7 @@ class Config:
     def __post_init__(self) -> None:
         check_bounds(self, 1, None, "steps", "batch_size", "evaluate_every", "save_every", "threads", "max_new_tokens")
         check_bounds(self, 1, None, "gradient_accumulation", "patience", "max_tokens")
+        check_bounds(self, 0, 1, "adam_beta2")
         check_bounds(self, 0, None, "validation_questions", "warmup_steps", "weight_decay", "workers")
         for name in ("learning_rate", "max_grad_norm"):
             if not getattr(self, name) > 0:

@@ -46,6 +46,7 @@ from tilewright.train.reader_validation import Validation
 from tilewright.train.run_control import stop_on_sigterm, torch_threads
 
 STATE = ".trainer"
+SCHEDULES = {"cosine": "cosine", "constant": "constant_with_warmup"}  # as transformers names them
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -203,7 +204,8 @@ def _arguments(config: Config, folder: Path) -> TrainingArguments:
         weight_decay=config.weight_decay,
         max_grad_norm=config.max_grad_norm,
         warmup_steps=config.warmup_steps,
-        lr_scheduler_type="cosine",
+        lr_scheduler_type=SCHEDULES[config.schedule],
+        adam_beta2=config.adam_beta2,
         optim="adamw_torch",
         seed=config.seed,
         data_seed=config.seed,

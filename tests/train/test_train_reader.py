@@ -192,20 +192,6 @@ def test_accumulated_small_batches_equal_one_large(config: Config) -> None:
     assert small["counts"]["last_loss"] == pytest.approx(large["counts"]["last_loss"], rel=1e-3)
 
 
-@pytest.mark.slow
-def test_two_ranks_equal_one_with_the_same_global_batch(config: Config) -> None:
-    """torchrun with two processes of batch 2 against one process of batch 4: same losses, same figures."""
-    one = run_stage(STAGE, dataclasses.replace(config, steps=3, warmup_steps=0))
-    two = dataclasses.replace(config, steps=3, warmup_steps=0, batch_size=2, out=config.out.with_name("two"))
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
-    command += ["-m", "tilewright.train.train_reader", str(write_yaml(two))]
-    subprocess.run(command, check=True, capture_output=True, timeout=600)
-    counts = json.loads((two.out / "manifest.json").read_text())["counts"]
-    assert counts["last_loss"] == pytest.approx(one["counts"]["last_loss"], rel=1e-5)
-    for when in ("before", "after"):
-        assert counts["validation"][when] == pytest.approx(one["counts"]["validation"][when], rel=1e-5)
-
-
 @pytest.mark.parametrize(
     "change", [{"gradient_checkpointing": True}, {"workers": 1}, {"precision": "bfloat16"}], ids=lambda c: next(iter(c))
 )
