@@ -6,6 +6,7 @@ from typing import Any
 from tilewright.configs.errors import InputError
 from tilewright.eval import deliveries as delivering
 from tilewright.eval.deliveries import AsIs, Compressed, DomText, HtmlChunks, HtmlLookup, OcrText, RenderedText
+from tilewright.eval.evidence.delivery import Tessera, tessera
 from tilewright.eval.parts import Delivery, Reader, Retriever
 from tilewright.eval.readers.chat import ChatReader, chat_reader
 from tilewright.eval.readers.local import LocalReader, local_reader
@@ -16,7 +17,7 @@ from tilewright.eval.retrievers.tiles import Bm25Tiles, CheckpointTiles, OcrTile
 from tilewright.eval.workshop import Workshop
 
 RetrieverOptions = Bm25Tiles | OcrTiles | TextChunks | DomChunks | Hybrid | NoRetrieval | Oracle
-DeliveryOptions = AsIs | Compressed | DomText | OcrText | RenderedText | HtmlLookup | HtmlChunks
+DeliveryOptions = AsIs | Compressed | DomText | OcrText | RenderedText | HtmlLookup | HtmlChunks | Tessera
 ReaderOptions = LocalReader | ChatReader | StringEvidence
 
 BUILT_IN_RETRIEVERS: dict[str, RetrieverOptions] = {
@@ -43,6 +44,7 @@ _DELIVERIES: dict[type, Callable[[Any, Workshop], Delivery]] = {
     RenderedText: delivering.rendered_text,
     HtmlLookup: delivering.html_lookup,
     HtmlChunks: delivering.html_chunks,
+    Tessera: tessera,
 }
 _READERS: dict[type, Callable[[Any, Workshop], Reader]] = {
     LocalReader: local_reader,

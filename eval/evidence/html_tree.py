@@ -11,14 +11,21 @@ Both are lexbor and give html5lib's trees; reading a tree is what takes the time
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from selectolax.lexbor import LexborHTMLParser
-
 from tilewright.eval.evidence.html_bounds import MAX_CHARS, bounded
+from tilewright.eval.tools import require_module
 
-PARSER = f"lexbor (selectolax {version('selectolax')})"
+
+def _installed() -> str:
+    try:
+        return version("selectolax")
+    except PackageNotFoundError:  # what needs a tree says so
+        return "none"
+
+
+PARSER = f"lexbor (selectolax {_installed()})"
 MAX_NODES = 1_000_000
 _TEXT, _NO_ATTRIBUTES = "-text", {}  # type: ignore[var-annotated]
 _DROPPED = frozenset({"-comment", "script", "style", "template"})
@@ -71,9 +78,11 @@ def parse_html(html: str, *, max_chars: int = MAX_CHARS, max_nodes: int = MAX_NO
     """The tree of ``html`` without comments, doctype, scripts, styles and templates; text as it stands in the source.
 
     Bounded for any input: more than ``max_chars`` or ``max_nodes`` are cut off, tags past a depth or number of
-    attributes that browsers' pages don't have are left out and their text stays (see ``html_bounds``).
+    attributes that browsers' pages don't have are left out and their text stays (see ``html_bounds``). Raises
+    MissingToolError without selectolax.
     """
-    root, cut = LexborHTMLParser(bounded(html[:max_chars])).root, len(html) > max_chars
+    lexbor = require_module("selectolax.lexbor", "text")
+    root, cut = lexbor.LexborHTMLParser(bounded(html[:max_chars])).root, len(html) > max_chars
     if root is None:
         return HtmlTree(Node("html", {}, "", None), cut)
     tree, whole = _copy(root, max_nodes)
