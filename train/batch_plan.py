@@ -27,20 +27,23 @@ Q = TypeVar("Q", TrainingExample, QAPair)
 class PlannedBatch:
     """One step's global batch: examples [Q], and the tiles [P] that are encoded for it, each once.
 
-    ``tile_ids`` holds the positives in the order of the examples, then their negatives, then random tiles.
+    ``tile_ids`` holds the positives in the order of the examples, then known positives that count as positives, the
+    first ``extra_positives`` of each example, then the negatives, then random tiles.
     """
 
     step: int
     epoch: int
     examples: tuple[TrainingExample, ...]
     tile_ids: tuple[str, ...]
+    extra_positives: int = 0
 
 
 class BatchPlan:
     """The batches of a run.
 
     ``hard_negatives``: how many of each example's negatives join, hardest first (None: all). ``random_tiles`` more
-    candidates a batch are drawn from ``pool`` (training tiles). Raises InputError without examples or for a query id
+    candidates a batch are drawn from ``pool`` (training tiles). ``extra_positives``: how many of each example's known
+    positives join and count as positives. Raises InputError without examples or for a query id
     that occurs twice.
     """
 
@@ -53,6 +56,7 @@ class BatchPlan:
         hard_negatives: int | None = None,
         random_tiles: int = 0,
         pool: Sequence[str] = (),
+        extra_positives: int = 0,
     ) -> None:
         if not examples:
             raise InputError("no training examples: wanted at least one")
@@ -60,6 +64,7 @@ class BatchPlan:
             raise ValueError(f"wanted batch_size >= 1 and random_tiles >= 0, found {batch_size} and {random_tiles}")
         self.batch_size, self.seed = batch_size, seed
         self.hard_negatives, self.random_tiles = hard_negatives, random_tiles
+        self.extra_positives = extra_positives
         self.examples, self.pool = ExampleTable.of(examples), SortedIds.of(pool)
         self.examples.check_distinct()
         self._dealing = Dealing(_by_positive(self.examples), batch_size=batch_size, seed=seed)
@@ -79,9 +84,11 @@ class BatchPlan:
         epoch, rows = self._dealing.rows(step)
         examples = tuple(self.examples[row] for row in rows)
         positives = [example.positive_tile_id for example in examples]
+        extra = [tile for example in examples for tile in example.known_positive_tile_ids[: self.extra_positives]]
         negatives = [tile_id for example in examples for tile_id in example.negative_tile_ids[: self.hard_negatives]]
-        tile_ids = list(dict.fromkeys(positives + negatives))
-        return PlannedBatch(step, epoch, examples, tuple(tile_ids + self._random_tiles(step, set(tile_ids))))
+        tile_ids = list(dict.fromkeys(positives + extra + negatives))
+        tile_ids += self._random_tiles(step, set(tile_ids))
+        return PlannedBatch(step, epoch, examples, tuple(tile_ids), self.extra_positives)
 
     def _random_tiles(self, step: int, present: set[str]) -> list[str]:
         if not self.random_tiles:
@@ -135,17 +142,23 @@ def encoded_once(batch: PlannedBatch, images: Mapping[str, str]) -> PlannedBatch
 def labels(batch: PlannedBatch) -> tuple[Tensor, Tensor]:
     """``positive`` [Q] (int64) and ``ignore`` [Q, P] (bool) of a batch, from ids alone.
 
-    Ignored for a query: its known positives, except the positive itself.
+    Ignored for a query: its known positives, except the positive itself. With ``extra_positives`` E, ``positive`` is
+    [Q, 1 + E]: the positive, then the known positives that count as positives, then -1 where there are fewer.
     """
     column = {tile_id: index for index, tile_id in enumerate(batch.tile_ids)}
-    positive = torch.tensor([column[example.positive_tile_id] for example in batch.examples], dtype=torch.int64)
+    width = 1 + batch.extra_positives
+    positive = torch.full((len(batch.examples), width), -1, dtype=torch.int64)
     ignore = torch.zeros(len(batch.examples), len(batch.tile_ids), dtype=torch.bool)
     for row, example in enumerate(batch.examples):
+        own = column[example.positive_tile_id]
         for tile_id in example.known_positive_tile_ids:
             if tile_id in column:
                 ignore[row, column[tile_id]] = True
-        ignore[row, positive[row]] = False
-    return positive, ignore
+        ignore[row, own] = False
+        extra = [column[tile_id] for tile_id in example.known_positive_tile_ids[: width - 1]]
+        counted = list(dict.fromkeys([own, *extra]))  # of the same picture as the positive is no other positive
+        positive[row, : len(counted)] = torch.tensor(counted)
+    return positive if batch.extra_positives else positive[:, 0], ignore
 
 
 def share_of(items: Sequence[T], rank: int, world: int) -> Sequence[T]:

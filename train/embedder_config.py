@@ -20,7 +20,8 @@ class Config:
     model: folder of the encoder to start from; examples: examples.jsonl of mine_negatives; validation: validation.jsonl
     and splits: folder of split_pairs. ``trainable``: `full`, or `adapters` with the LoRA groups in ``adapters``.
     ``hard_negatives`` of each example's negatives (hardest first) and ``random_tiles`` more training tiles join each
-    batch as candidates. ``keep``: the weights of the best validation
+    batch as candidates. ``extra_positives``: how many of each example's known positives join the batch and count as
+    positives too (``info_nce`` says how); 0: they are only no negatives. ``keep``: the weights of the best validation
     (by ``validation_metric``, of trained weights only: `best_beats_start` in the counts tells whether they beat the
     untrained) or the last ones; ``patience``: stop after so many validations without a better one.
     ``train_recall_every``: steps between searches of ``train_recall_queries`` training queries among all tiles of
@@ -61,6 +62,7 @@ class Config:
     validation: Path = input_path()
     splits: Path = input_path()
     adapters: dict[str, LoraGroup] = field(default_factory=dict)
+    extra_positives: int = 0
     train_recall_queries: int = 64
     limit_examples: int | None = None
     patience: int | None = None
@@ -117,5 +119,5 @@ class Config:
             )
         if self.ema_decay is not None and not 0 < self.ema_decay < 1:
             raise ValueError(f"ema_decay: wanted between 0 and 1, or null, found {self.ema_decay}")
-        check_bounds(self, 0, None, "keep_last", "workers")
+        check_bounds(self, 0, None, "keep_last", "workers", "extra_positives")
         check_bounds(self, 0, 1, "final_share")

@@ -40,6 +40,7 @@ class Run:
             hard_negatives=config.hard_negatives,
             random_tiles=config.random_tiles,
             pool=data.training_tiles,
+            extra_positives=config.extra_positives,
         )
         self.plan: Plan = self.images
         if data.text_pairs is not None:

@@ -28,6 +28,11 @@ def info_nce(
     marks for each query what is no negative: absent negatives, copies of its positive, its known positives. The
     positive itself is never ignored, even if marked. ``temperature`` is a number or a 0-d tensor (learnable).
 
+    ``positive`` [Q, R] names further positives after the first (-1: none). A query's loss is then the mean over its
+    positives of the cross-entropy of each against the negatives, the query's other positives left out: positives don't
+    compete (the sum outside the logarithm, Khosla et al. 2020, SupCon, there with the others in the denominator).
+    Margin, symmetric and statistics are of the first.
+
     margin: also ignore tiles that score above s(q, p) + margin (cosine, detached): likely unlabelled positives.
     symmetric: average with the tile -> query loss of the positives (hard negatives have no query, so no such term);
         ``queries`` must then hold the global batch's queries. Other queries for which that tile is a positive or
@@ -37,18 +42,23 @@ def info_nce(
     Computed in fp32 with autocast off (float64 stays). Raises ValueError for wrong shapes, types or options.
     Source: van den Oord et al. 2018 (InfoNCE); Kusupati et al. 2022 (Matryoshka sum).
     """
-    _check(queries, tiles, positive, ignore, temperature, matryoshka)
+    own = positive[:, 0] if positive.dim() == 2 else positive
+    _check(queries, tiles, own, ignore, temperature, matryoshka)
+    extra = positive[:, 1:] if positive.dim() == 2 else None  # [Q, R - 1]
+    _check_extra(extra, own, len(tiles))
     with torch.autocast(device_type=queries.device.type, enabled=False):
         dtype = torch.promote_types(torch.promote_types(queries.dtype, tiles.dtype), torch.float32)
-        ignore = ignore.scatter(1, positive[:, None], False)  # [Q, P]
-        unused = ignore.all(dim=0)  # tiles that count for no query: whatever they hold must not reach a gradient
+        ignore = ignore.scatter(1, own[:, None], False)  # [Q, P]
+        used = ~ignore if extra is None else ~ignore | _marked(extra, ignore)
+        ignore = ignore if extra is None else ignore | _marked(extra, ignore)
+        unused = ~used.any(dim=0)  # tiles that count for no query: whatever they hold must not reach a gradient
         queries, tiles = queries.to(dtype), tiles.to(dtype).masked_fill(unused[:, None], 0.0)
         if not matryoshka:
-            return _one_size(queries, tiles, positive, ignore, temperature, margin, symmetric)
+            return _one_size(queries, tiles, own, extra, ignore, temperature, margin, symmetric)
         losses = []
         for dimension in sorted(matryoshka):
             q, p = F.normalize(queries[:, :dimension], dim=-1), F.normalize(tiles[:, :dimension], dim=-1)
-            loss, stats = _one_size(q, p, positive, ignore, temperature, margin, symmetric)
+            loss, stats = _one_size(q, p, own, extra, ignore, temperature, margin, symmetric)
             losses.append(loss)
         return torch.stack(losses).sum(), stats
 
@@ -57,6 +67,7 @@ def _one_size(
     queries: Tensor,
     tiles: Tensor,
     positive: Tensor,
+    extra: Tensor | None,
     ignore: Tensor,
     temperature: float | Tensor,
     margin: float | None,
@@ -67,10 +78,33 @@ def _one_size(
     if margin is not None:
         above = cosine.detach() > of_positive.detach() + margin
         ignore = (ignore | above).scatter(1, positive[:, None], False)
-    loss = F.cross_entropy((cosine / temperature).masked_fill(ignore, -torch.inf), positive)
+    if extra is not None:
+        loss = _each_positive(cosine / temperature, positive, extra, ignore)
+    else:
+        loss = F.cross_entropy((cosine / temperature).masked_fill(ignore, -torch.inf), positive)
     if symmetric:
         loss = (loss + _tile_to_query(cosine, positive, ignore, temperature, margin)) / 2
     return loss, _statistics(cosine.detach(), of_positive.detach(), positive, ignore, temperature)
+
+
+def _marked(extra: Tensor, ignore: Tensor) -> Tensor:
+    """[Q, P], true at the further positives of each query."""
+    counts = torch.zeros_like(ignore, dtype=torch.int64)
+    return counts.scatter_add(1, extra.clamp(min=0), (extra >= 0).to(torch.int64)) > 0
+
+
+def _each_positive(logits: Tensor, positive: Tensor, extra: Tensor, ignore: Tensor) -> Tensor:
+    """Mean over queries of the mean over their positives of the cross-entropy of each, the others left out."""
+    losses, counted = [], []
+    ignore = ignore.scatter(1, positive[:, None], True)  # [Q, P]: all but the negatives
+    for target in torch.cat([positive[:, None], extra], dim=1).T:  # [Q]
+        there = target >= 0
+        chosen = torch.where(there, target, positive)
+        alone = ignore.scatter(1, chosen[:, None], False)
+        losses.append(F.cross_entropy(logits.masked_fill(alone, -torch.inf), chosen, reduction="none"))
+        counted.append(there.to(logits.dtype))
+    each, weights = torch.stack(losses, dim=1), torch.stack(counted, dim=1)  # [Q, R]
+    return ((each * weights).sum(dim=1) / weights.sum(dim=1)).mean()
 
 
 def _tile_to_query(
@@ -127,6 +161,16 @@ def _check(
     size = queries.shape[1]
     if len(set(matryoshka)) != len(matryoshka) or not all(1 <= dimension <= size for dimension in matryoshka):
         raise ValueError(f"matryoshka: wanted distinct dimensions from 1 to {size}, found {list(matryoshka)}")
+
+
+def _check_extra(extra: Tensor | None, own: Tensor, tiles: int) -> None:
+    """Raise ValueError unless further positives are rows of tiles, or -1, and other than the first."""
+    if extra is None:
+        return
+    if extra.dtype != torch.int64 or bool(((extra < -1) | (extra >= tiles) | (extra == own[:, None])).any()):
+        raise ValueError(
+            f"wanted further positives from -1 to {tiles - 1} other than the first, found {extra.tolist()}"
+        )
 
 
 def _shape(tensor: Tensor) -> list[int]:

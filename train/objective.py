@@ -38,7 +38,7 @@ class Objective(nn.Module):
         self.log_temperature = nn.Parameter(start, requires_grad=config.learn_temperature)
 
     def forward(self, queries: Tensor, tiles: Tensor, positive: Tensor, ignore: Tensor) -> tuple[Tensor, Stats]:
-        """queries [Q, D], tiles [P, D], positive [Q], ignore [Q, P] -> (loss, stats); see ``info_nce``."""
+        """queries [Q, D], tiles [P, D], positive [Q] or [Q, R], ignore [Q, P] -> (loss, stats); see ``info_nce``."""
         return info_nce(
             queries,
             tiles,
