@@ -1,1 +1,1 @@
-"""SPIRE (arXiv 2604.20849): sentences by their paths in the page's tree, with the context that they need, as citations."""
+"""SPIRE (arXiv 2604.20849): sentences by their paths in a page's tree, with the context they need, as citations."""

@@ -111,7 +111,7 @@ class LineReader:
         return _Around(node, lists, cell, row, table, lead, item)
 
     def _lead(self, around: _Around) -> int | None:
-        """What names a list that begins here: its list item's own text, or the text right before it that ends in ":"."""
+        """The name of a list that begins here: its list item's own text, or the text right before that ends in ":"."""
         if around.item is not None:
             return self._first_line.get(around.item, around.lead)
         last = self.lines[-1] if self.lines else None
@@ -134,8 +134,19 @@ class LineReader:
         number = len(self.lines)
         if level:
             self._headings = [above for above in self._headings if self.lines[above].level < level]
-        line = Line(number, around.block, tuple(self._headings), around.lists, around.cell, around.row, around.table,
-                    around.lead, level, parts, text)
+        line = Line(
+            number,
+            around.block,
+            tuple(self._headings),
+            around.lists,
+            around.cell,
+            around.row,
+            around.table,
+            around.lead,
+            level,
+            parts,
+            text,
+        )
         self.lines.append(line)
         if level:
             self._headings.append(number)

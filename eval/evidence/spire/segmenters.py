@@ -11,6 +11,8 @@ SegmenterName = Literal["nupunkt", "rule"]
 Spans = list[tuple[int, int]]
 _RULE = re.compile(r"[.!?…。！？][\"'”’)\]]*(?:\s+(?=[\"'“‘(\[]*[A-Z0-9\u00c0-\uffff])|$)|(?<=[。！？])")
 RULE_VERSION = 1
+_SPACE = re.compile(r"\s")
+_MAY_END = re.compile(r"[.!?…;:。！？]")
 
 
 class Segmenter:
@@ -32,9 +34,11 @@ class Segmenter:
         """
         if not text.strip():
             return []
-        plain = "".join(" " if char.isspace() else char for char in text)
+        if _MAY_END.search(text) is None:
+            return [(0, len(text))]
+        plain = _SPACE.sub(" ", text)
         found = [start for start, end in self._cut(plain) if plain[start:end].strip()]
-        starts = [0, *(start for start in found[1:] if start > 0)] or [0]
+        starts = [0, *(start for start in found[1:] if start > 0)]
         return list(zip(starts, [*starts[1:], len(text)], strict=True))
 
 

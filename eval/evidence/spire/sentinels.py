@@ -4,6 +4,7 @@ No text is moved or copied: a leaf in which a sentence ends is split there. Taki
 as it was, for the parser leaves no two text leaves side by side.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -15,79 +16,75 @@ BEGIN, END = "-sentence-begin", "-sentence-end"
 Pieces = list[list[Node]]  # of each sentence its text leaves
 
 
-def insert(line: Line, spans: Spans) -> Pieces:
-    """Mark the sentences ``spans`` of a line's text; return the leaves of each, and set the line's parts to them.
+def insert(lines: Sequence[tuple[Line, Spans]]) -> None:
+    """Mark the sentences of lines, and set the lines' parts to the leaves that there are then.
 
-    ``spans`` are consecutive and cover the text. Inline elements stay as they are: a sentence may begin in one and end
-    outside it.
+    A line's spans are consecutive and cover its text. Inline elements stay as they are: a sentence may begin in one
+    and end outside it.
     """
-    cuts: defaultdict[Node, list[tuple[int, int, int]]] = defaultdict(list)  # (offset in the leaf, 0 end or 1 begin, i)
+    replaced: dict[Node, list[Node]] = {}
+    for line, spans in lines:
+        _mark(line, spans, replaced)
+    for parent in {leaf.parent for leaf in replaced}:
+        if parent is None:
+            raise ValueError("wanted text leaves with a parent")
+        parent.children = [made for child in parent.children for made in replaced.get(child, (child,))]
+        renumber(parent)
+
+
+def pieces(parts: Sequence[tuple[Node, int]], spans: Spans) -> Pieces:
+    """Of each sentence its text leaves: those that start in its span."""
+    found: Pieces = [[] for _ in spans]
+    number = 0
+    for leaf, start in parts:
+        while number + 1 < len(spans) and spans[number + 1][0] <= start:
+            number += 1
+        found[number].append(leaf)
+    return found
+
+
+def _mark(line: Line, spans: Spans, replaced: dict[Node, list[Node]]) -> None:
+    """Put what takes the place of the line's leaves into ``replaced``."""
+    cuts: defaultdict[Node, list[tuple[int, int, int]]] = defaultdict(list)  # (offset, sentence, 0 begin or 1 end)
+    starts = [start for _, start in line.parts]
+    ends = [start + len(leaf.text) for leaf, start in line.parts]
     for number, (start, end) in enumerate(spans):
-        leaf, first = _part_at(line.parts, start, is_end=False)
-        cuts[leaf].append((max(0, start - first), 1, number))
-        leaf, first = _part_at(line.parts, end, is_end=True)
-        cuts[leaf].append((min(len(leaf.text), end - first), 0, number))
-    pieces: Pieces = [[] for _ in spans]
-    parts: list[tuple[Node, int]] = []
-    for leaf, first in line.parts:
-        for piece, offset in _split(leaf, sorted(cuts.get(leaf, ()))):
-            parts.append((piece, first + offset))
-            pieces[_owner(spans, first + offset, len(pieces))].append(piece)
-    line.parts = parts
-    return pieces
+        leaf, first = line.parts[min(bisect_right(ends, start), len(ends) - 1)]  # a begin goes before its text
+        cuts[leaf].append((max(0, start - first), number, 0))
+        leaf, first = line.parts[max(0, bisect_left(starts, end) - 1)]  # an end behind its own
+        cuts[leaf].append((min(len(leaf.text), end - first), number, 1))
+    line.parts = [
+        (piece, first + offset)
+        for leaf, first in line.parts
+        for piece, offset in _split(leaf, sorted(cuts.get(leaf, ())), replaced)
+    ]
 
 
-def _part_at(parts: Sequence[tuple[Node, int]], offset: int, *, is_end: bool) -> tuple[Node, int]:
-    """The leaf that a mark at ``offset`` is in: an end stays with the text before it, a begin with that behind it."""
-    if is_end:
-        return next((part for part in reversed(parts) if part[1] < offset), parts[0])
-    return next((part for part in parts if offset < part[1] + len(part[0].text)), parts[-1])
-
-
-def _owner(spans: Spans, offset: int, count: int) -> int:
-    low, high = 0, count - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if spans[middle][0] <= offset else (low, middle - 1)
-    return low
-
-
-def _split(leaf: Node, cuts: Sequence[tuple[int, int, int]]) -> list[tuple[Node, int]]:
-    """Put marks into ``leaf``'s place; return (text leaf, its offset in the old one). The first one is ``leaf``."""
+def _split(
+    leaf: Node, cuts: Sequence[tuple[int, int, int]], replaced: dict[Node, list[Node]]
+) -> list[tuple[Node, int]]:
+    """(text leaf, its offset in ``leaf``) of the parts of ``leaf``, which is the first of them itself."""
     if not cuts:
         return [(leaf, 0)]
-    text, made, texts, position = leaf.text, [], [], 0
-    ordered = _ordered(cuts)
-    for offset, is_begin, number in [*ordered, (len(text), -1, 0)]:
+    text, position = leaf.text, 0
+    made: list[Node] = []
+    texts: list[tuple[Node, int]] = []
+    for offset, number, is_end in [*cuts, (len(text), 0, -1)]:
         if offset > position:
             piece = leaf if not texts else Node("", {}, "", None)
             piece.text = text[position:offset]
             made.append(piece)
             texts.append((piece, position))
             position = offset
-        if is_begin >= 0:
-            made.append(Node(BEGIN if is_begin else END, {"sentence": str(number)}, "", None))
-    _replace(leaf, made)
+        if is_end >= 0:
+            made.append(Node(END if is_end else BEGIN, {"sentence": str(number)}, "", None))
+    replaced[leaf] = made
     return texts
 
 
-def _ordered(cuts: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """At one place a sentence's end comes before the next one's begin, and after its own begin."""
-    return sorted(cuts, key=lambda cut: (cut[0], cut[2], -cut[1]))
-
-
-def _replace(leaf: Node, made: Sequence[Node]) -> None:
-    parent, index = leaf.parent, leaf.index
-    if parent is None:
-        raise ValueError("wanted a text leaf with a parent")
-    parent.children[index : index + 1] = made
-    renumber(parent, index)
-
-
-def renumber(parent: Node, start: int = 0) -> None:
-    """Set ``parent`` and ``index`` of the children from ``start`` on."""
-    for index in range(start, len(parent.children)):
-        child = parent.children[index]
+def renumber(parent: Node) -> None:
+    """Set ``parent`` and ``index`` of the children."""
+    for index, child in enumerate(parent.children):
         child.index, child.parent = index, parent
 
 

@@ -48,8 +48,8 @@ class _GridContext:
         """Of each cell of a labelled row and of each header, the cells that it needs."""
         found: dict[Cell, tuple[Node, ...]] = {}
         title = self._cells_of(self._title)
-        for row in self._grid.source:
-            for cell in row.cells:
+        for source in self._grid.source:
+            for cell in source.cells:
                 found[cell] = tuple(other.node for other in title if other is not cell)
         for row in self._grid.rows:
             shared = [*title, *self._group(row)]
