@@ -211,11 +211,12 @@ class Given:
 class EvalRecord:
     """One question under one row: gold, full hit list, what the reader got and what came of it.
 
-    ``ranks``: of the first hit of a gold ``page`` and of the gold ``tile``, from 1, 0 if not found, no key without a
-    gold. ``evidence``: ranks of the hits that hold an answer as a string. ``flags``: what a delivery said of itself.
-    ``scores``: of each grader, None where it gave none. ``verdict``: CORRECT, WRONG or CANNOT_ANSWER by the grader that
-    decides; None with ``error`` set means the question wasn't graded. ``visual_tokens`` and ``retrieved_text_tokens``
-    are parts of ``input_tokens``; ``tokens_told``: they are counted, not estimated.
+    ``cluster``: what intervals resample, the gold page. ``ranks``: of the first hit of a gold ``page`` and of the gold
+    ``tile``, from 1, 0 if not found, no key without a gold. ``evidence``: ranks of the hits that hold an answer as a
+    string. ``flags``: what a delivery said of itself. ``scores``: of each grader, None where it gave none. ``verdict``:
+    CORRECT, WRONG or CANNOT_ANSWER by the grader that decides; None with ``error`` set means the question wasn't
+    graded. ``visual_tokens`` and ``retrieved_text_tokens`` are parts of ``input_tokens``; ``tokens_told``: they are
+    counted, not estimated.
     """
 
     row: str
@@ -225,6 +226,7 @@ class EvalRecord:
     gold_urls: tuple[str, ...]
     gold_tile_ids: tuple[str, ...]
     hits: tuple[tuple[str, float], ...]
+    cluster: str = ""
     ranks: dict[str, int] = dataclasses.field(default_factory=dict)
     evidence: tuple[int, ...] = ()
     k: int = 0

@@ -8,7 +8,6 @@ import numpy as np
 
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import EvalRecord, read_jsonl
-from tilewright.data_gen.urls import page_id
 from tilewright.eval.bootstrap import ClusterBootstrap, Values
 from tilewright.eval.metrics import LEVELS, compared
 from tilewright.eval.outputs import RECORDS
@@ -61,9 +60,8 @@ def _check_same(
 
 
 def _bootstrap(records: Sequence[EvalRecord], metrics: Mapping[str, Any]) -> ClusterBootstrap:
-    pages = [min(map(page_id, record.gold_urls), default=f"question {record.query_id}") for record in records]
     settings = {name: metrics["settings"][name] for name in ("resamples", "seed", "confidence")}
-    return ClusterBootstrap(pages, **settings)
+    return ClusterBootstrap([record.cluster for record in records], **settings)
 
 
 def _figures(

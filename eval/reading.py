@@ -182,6 +182,7 @@ def retrieved(row: str, question: Question, result: RowResult, urls: Mapping[str
         "gold_urls": gold,
         "gold_tile_ids": tuple(sorted(question.gold_tiles)),
         "hits": tuple((item, float(score)) for item, score in result.hits.get(question.query_id, ())),
+        "cluster": question.cluster or f"question {question.query_id}",
         "ranks": _ranks(question, result),
         "evidence": tuple(rank for rank, held in enumerate(evidence, start=1) if held),
     }
