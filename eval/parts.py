@@ -256,6 +256,11 @@ class Ranked(Sequence[Item]):
     def __init__(self, retriever: Retriever, hits: Hits) -> None:
         self._retriever, self._hits = retriever, hits
 
+    @property
+    def retriever(self) -> Retriever:
+        """What found them: it has the other items of their pages."""
+        return self._retriever
+
     def __len__(self) -> int:
         return len(self._hits)
 

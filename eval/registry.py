@@ -7,6 +7,16 @@ from tilewright.configs.errors import InputError
 from tilewright.eval import deliveries as delivering
 from tilewright.eval.deliveries import AsIs, Compressed, DomText, HtmlChunks, HtmlLookup, OcrText, RenderedText
 from tilewright.eval.evidence.delivery import Tessera, tessera
+from tilewright.eval.evidence.remedies import (
+    HtmlRag,
+    Neighbours,
+    OracleSlot,
+    TitlePrefix,
+    html_rag,
+    neighbours,
+    oracle_slot,
+    title_prefix,
+)
 from tilewright.eval.parts import Delivery, Reader, Retriever
 from tilewright.eval.readers.chat import ChatReader, chat_reader
 from tilewright.eval.readers.local import LocalReader, local_reader
@@ -17,7 +27,8 @@ from tilewright.eval.retrievers.tiles import Bm25Tiles, CheckpointTiles, OcrTile
 from tilewright.eval.workshop import Workshop
 
 RetrieverOptions = Bm25Tiles | OcrTiles | TextChunks | DomChunks | Hybrid | NoRetrieval | Oracle
-DeliveryOptions = AsIs | Compressed | DomText | OcrText | RenderedText | HtmlLookup | HtmlChunks | Tessera
+Evidence = Tessera | HtmlRag | Neighbours | TitlePrefix | OracleSlot
+DeliveryOptions = AsIs | Compressed | DomText | OcrText | RenderedText | HtmlLookup | HtmlChunks | Evidence
 ReaderOptions = LocalReader | ChatReader | StringEvidence
 
 BUILT_IN_RETRIEVERS: dict[str, RetrieverOptions] = {
@@ -45,6 +56,10 @@ _DELIVERIES: dict[type, Callable[[Any, Workshop], Delivery]] = {
     HtmlLookup: delivering.html_lookup,
     HtmlChunks: delivering.html_chunks,
     Tessera: tessera,
+    HtmlRag: html_rag,
+    Neighbours: neighbours,
+    TitlePrefix: title_prefix,
+    OracleSlot: oracle_slot,
 }
 _READERS: dict[type, Callable[[Any, Workshop], Reader]] = {
     LocalReader: local_reader,

@@ -1,0 +1,129 @@
+"""The other ways to fill the last slot: none costs more than its host, and each gives what it says."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright.configs.items import ItemError
+from tilewright.eval.evidence.remedies import (
+    HtmlRag,
+    Neighbours,
+    OracleSlot,
+    Replacing,
+    TitlePrefix,
+    html_rag,
+    neighbours,
+    no_dearer,
+    oracle_slot,
+    title_prefix,
+)
+from tilewright.eval.evidence.tessera import BudgetError
+from tilewright.eval.parts import Found, Item, Question, Ranked
+
+ITEMS = {
+    f"{page}{n}": Item(f"{page}{n}", page, "text_chunk", f"chunk {page} {n} " + "word " * n, None, n, f"Title {page}")
+    for page in "pq"
+    for n in range(6)
+}
+QUESTION = Question("q", "who wrote chunk 4", ("p 4",), frozenset({"p"}))
+
+
+class Chunks:
+    """Two pages of six chunks."""
+
+    title, identity, facts = "chunks", "chunks", {}
+    items_failed, closed_book, sees_gold = 0, False, False
+
+    @property
+    def page_of(self) -> Mapping[str, str]:
+        return {name: item.page_id for name, item in ITEMS.items()}
+
+    def item(self, item_id: str) -> Item:
+        return ITEMS[item_id]
+
+    def search(self, questions: Sequence[Question], depth: int) -> Found:
+        raise AssertionError("these tests give the hits")
+
+
+class Workshop:
+    """Has the pages' documents and nothing else."""
+
+    def need_pages(self, who: str) -> "Workshop":
+        return self
+
+    def html(self, page_id: str) -> str:
+        paragraphs = "".join(f"<p>chunk {page_id} {n} wrote" for n in range(6))
+        return f"<title>{page_id}</title>{paragraphs}"
+
+
+def cost(item: Item) -> int:
+    return len(item.text.split())
+
+
+def ranked(*names: str) -> Ranked:
+    return Ranked(Chunks(), [(name, 1.0) for name in names])
+
+
+def delivered(make: Callable[..., Any], options: Any, names: Sequence[str], k: int) -> list[str]:
+    found = make(options, Workshop()).deliver(QUESTION, ranked(*names), k, cost)
+    return [item.item_id for item in found.items] + list(found.flags)
+
+
+def test_neighbours_come_by_rank_and_fit() -> None:
+    assert delivered(neighbours, Neighbours("neighbours"), ["p1", "q5"], 2) == ["p1", "p0", "p2"]
+    assert delivered(neighbours, Neighbours("neighbours"), ["p1", "q1"], 2) == ["p1", "p0"]
+    assert delivered(neighbours, Neighbours("neighbours"), ["p5", "q0"], 2) == ["p5", "q0", "neighbours_fallback"]
+    assert delivered(neighbours, Neighbours("neighbours"), ["p1"], 1) == ["p1", "neighbours_fallback"]
+    assert delivered(neighbours, Neighbours("neighbours"), [], 3) == []
+
+
+def test_the_oracle_has_an_answer_and_the_control_has_none() -> None:
+    assert delivered(oracle_slot, OracleSlot("oracle_slot"), ["q1", "q5"], 2) == ["q1", "p4"]
+    assert delivered(oracle_slot, OracleSlot("oracle_slot"), ["q1", "q2"], 2) == ["q1", "q2", "oracle_slot_fallback"]
+    control = delivered(oracle_slot, OracleSlot("oracle_slot", evidence=False), ["q1", "q5"], 2)
+    assert control[0] == "q1" and control[1][0] == "p" and control[1] != "p4"
+
+
+def test_a_title_takes_the_place_of_the_last_words() -> None:
+    made = title_prefix(TitlePrefix("title_prefix"), None)  # type: ignore[arg-type]
+    item = made.deliver(QUESTION, ranked("p4"), 1, cost).items[0]
+    assert item.text == "Title p\nchunk p 4 word word" and cost(item) == cost(ITEMS["p4"])
+    assert made.deliver(QUESTION, ranked("p0"), 1, cost).items[0].text == "Title p\nchunk"
+
+
+def test_html_rag_takes_the_last_slot_or_all() -> None:
+    one = html_rag(HtmlRag("html_rag", block_words=5), Workshop()).deliver(QUESTION, ranked("q5", "p5"), 2, cost)  # type: ignore[arg-type]
+    assert [item.item_id for item in one.items] == ["q5", "html_rag"] and "4 wrote" in one.items[1].text
+    every = html_rag(HtmlRag("html_rag", displaced=9, block_words=5), Workshop()).deliver(QUESTION, ranked("q5", "p5"), 2, cost)  # type: ignore[arg-type]
+    assert [item.item_id for item in every.items] == ["html_rag"]
+
+
+MAKES: list[tuple[Callable[..., Any], Any]] = [
+    (neighbours, Neighbours("neighbours")),
+    (oracle_slot, OracleSlot("oracle_slot")),
+    (oracle_slot, OracleSlot("oracle_slot", evidence=False)),
+    (title_prefix, TitlePrefix("title_prefix")),
+    (html_rag, HtmlRag("html_rag", block_words=5)),
+]
+
+
+@given(st.sampled_from(MAKES), st.lists(st.sampled_from(sorted(ITEMS)), unique=True, max_size=5), st.integers(1, 4))
+def test_none_costs_more_than_its_host(make: tuple[Callable[..., Any], Any], names: list[str], k: int) -> None:
+    found = make[0](make[1], Workshop()).deliver(QUESTION, ranked(*names), k, cost)
+    assert sum(map(cost, found.items)) <= sum(cost(ITEMS[name]) for name in names[:k])
+    if make[0] is not title_prefix:
+        stays = max(0, min(k, len(names)) - 1)
+        assert [item.item_id for item in found.items[:stays]] == names[:k][:stays]
+
+
+def test_a_dearer_delivery_is_an_error() -> None:
+    with pytest.raises(BudgetError, match="host's 3 tokens, found 8"):
+        no_dearer([ITEMS["p0"]], [ITEMS["p5"]], cost)
+    dear = Replacing("dear/1", lambda question, hits, stays, budget, price: [ITEMS["p5"]])
+    with pytest.raises(BudgetError):
+        dear.deliver(QUESTION, ranked("p0"), 1, cost)
+    with pytest.raises(ItemError, match="wanted hits of a retriever"):
+        dear.deliver(QUESTION, [ITEMS["p0"]], 1, cost)
