@@ -20,7 +20,8 @@ def words(text: str) -> int:
 def test_cleaning_drops_attributes_empty_elements_and_chains() -> None:
     assert render(cleaned(parse_html(PAGE)), set()) == (
         "<html><body><div><p>The Ister runs<b>east</b>.</p><p>Fish &amp; birds &lt; plants</p></div>"
-        "<table><tbody><tr><th>Length</th><td>300 km</td></tr><tr><td></td><td>deep</td></tr></tbody></table></body></html>"
+        "<table><tbody><tr><th>Length</th><td>300 km</td></tr><tr><td></td><td>deep</td></tr></tbody></table>"
+        "</body></html>"
     )
 
 
