@@ -130,3 +130,30 @@ def test_cutting_loses_nothing_but_spaces(text: str, most: int) -> None:
     parts = cut(text, "", most)
     assert "".join("".join(parts).split()) == "".join(text.split())
     assert all(rough_tokens(part) <= most for part in parts)
+
+
+def pieces() -> st.SearchStrategy[str]:
+    """HTML of nested blocks, inline elements and small tables, with words of its own."""
+    words = st.integers(0, 99).map(lambda number: f"w{number} ")
+    tags = st.sampled_from(["p", "div", "ul", "li", "dl", "dt", "dd", "b", "span", "blockquote", "pre", "figure", "td"])
+    return st.recursive(
+        words | st.just("<br>"),
+        lambda inner: (
+            st.builds(lambda tag, parts: f"<{tag}>{''.join(parts)}</{tag}>", tags, st.lists(inner, max_size=4))
+            | st.lists(st.lists(inner, min_size=1, max_size=3), min_size=1, max_size=3).map(
+                lambda rows: (
+                    "<table>" + "".join("<tr>" + "".join(f"<td>{c}</td>" for c in row) for row in rows) + "</table>"
+                )
+            )
+        ),
+        max_leaves=25,
+    )
+
+
+@given(pieces())
+def test_every_word_of_a_page_is_in_a_unit(html: str) -> None:
+    tree = parse_html(f"<title>T</title>{html}")
+    shown = {word for unit in build_units(tree) for word in unit.completed_text.split()}
+    assert {word for node in tree.root.walk() if not node.tag for word in node.text.split() if word != "T"} <= {
+        part for word in shown for part in (word, word.strip(";:|>"))
+    }
