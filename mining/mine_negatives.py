@@ -23,7 +23,7 @@ from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.tiles import page_of
 from tilewright.mining.candidates import Candidates, Searcher, blocks_of
 from tilewright.mining.judge import JUDGES, Judge
-from tilewright.mining.mined import Mined, Rules, mined_of
+from tilewright.mining.mined import Rules, mined_of
 from tilewright.mining.mining_config import Config as Config
 from tilewright.mining.mining_report import show, write_cost, write_results
 from tilewright.mining.modes import route_of
@@ -46,19 +46,19 @@ def mine_negatives(config: Config, inputs: Inputs, out: Path) -> Counts:
     _check_pages(pairs, pages, inputs)
     known = _known_positives(inputs.get("previous"))
     mine = [pair for block in blocks_of(pairs, config.block, _ids(pairs), part_of(config.shard)) for pair in block]
+    ledger: Mapping[str, Any] | None = None
     if config.mode == "in_batch":
         nothing: Entry = {"positive_rank": None, "positive_score": None, "looked": [], "ahead": 0}
         found = {pair.query_id: {**nothing, "known": known.get(pair.query_id, ())} for pair in mine}
     else:
-        found = _search_and_judge(config, inputs, out, pairs, mine, pages, known)
+        found, ledger = _search_and_judge(config, inputs, out, pairs, mine, pages, known)
     positions = {pair.query_id: position for position, pair in enumerate(pairs)}
     mined = [mined_of(positions[pair.query_id], pair, found.get(pair.query_id), config) for pair in mine]
-    return _write(config, inputs, out, mined, pairs)
-
-
-def _write(config: Config, inputs: Inputs, out: Path, mined: Sequence[Mined], pairs: Sequence[QAPair]) -> Counts:
     store = TileStore.open(inputs["tiles"]) if config.review_pairs else None
-    return write_results(out, mined, {pair.query_id: pair for pair in pairs}, store, Rules.of(vars(config)))
+    counts = write_results(out, mined, {pair.query_id: pair for pair in pairs}, store, Rules.of(vars(config)))
+    if ledger is not None:
+        write_cost(out, ledger, found, counts["examples"])
+    return counts
 
 
 def _ids(pairs: Sequence[QAPair]) -> frozenset[str]:
@@ -87,8 +87,8 @@ def _search_and_judge(
     mine: Sequence[QAPair],
     pages: Collection[str] | None,
     known: Mapping[str, tuple[str, ...]],
-) -> dict[str, Entry]:
-    """{query_id: what was found out about the pair}, without those whose calls failed."""
+) -> tuple[dict[str, Entry], Mapping[str, Any] | None]:
+    """{query_id: what was found out about the pair}, without those whose calls failed; and the sums of the ledger."""
     searcher = Searcher.open(inputs["index"], inputs["checkpoint"], inputs["tiles"], config.device)
     searcher.check_positives(pairs, inputs["pairs"])
     with ExitStack() as stack:
@@ -103,9 +103,7 @@ def _search_and_judge(
             max_error_share=config.max_error_share,
             metrics=None if session is None else session.metrics,
         )
-        if session is not None:
-            write_cost(out, session.ledger.report(), found)
-    return found
+        return found, None if session is None else session.ledger.report()["all"]
 
 
 class _Searched:

@@ -129,14 +129,15 @@ def share_interval(clusters: Sequence[tuple[int, int]], confidence: float) -> tu
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def write_cost(out: Path, ledger: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write ``logs/cost.json``: calls, tokens and cost over all runs, of which how many verdicts weren't needed.
+def write_cost(out: Path, sums: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]], examples: int) -> None:
+    """Write ``logs/cost.json``: calls, tokens and cost over all runs, and per example.
 
-    ``ledger``: its report; ``found``: journal entries by query_id. Beside the results: another run of the same request
-    may take another number of calls.
+    ``sums``: of the ledger; ``found``: journal entries by query_id, which say how many verdicts weren't needed. Beside
+    the results: another run of the same request may take another number of calls.
     """
+    per_example = {f"{name}_per_example": sums[name] / examples if examples else None for name in ("calls", "cost")}
     ahead = sum(entry["ahead"] for entry in found.values())
-    text = json.dumps({"judged_ahead": ahead, "pairs": len(found), **ledger["all"]}, indent=1)
+    text = json.dumps({"examples": examples, **per_example, "judged_ahead": ahead, **sums}, indent=1)
     write_atomically(out / LOGS / COST, text + "\n")
 
 
@@ -156,6 +157,8 @@ def show(out: Path) -> None:
         console.print(f"false negatives among naive negatives: {interval}, {naive['judged']} on {naive['pages']} pages")
     cost = out / LOGS / COST
     if cost.is_file() and report["examples"]:
-        spent, kept = json.loads(cost.read_text(encoding="utf-8")), report["examples"]
-        calls = f"{spent['calls']} calls ({spent['calls'] / kept:.2f} per example), {spent['cached']} from the cache"
-        console.print(f"{calls}, cost {spent['cost']:g} ({spent['cost'] / kept:g} per example)")
+        spent = json.loads(cost.read_text(encoding="utf-8"))
+        calls = (
+            f"{spent['calls']} calls ({spent['calls_per_example']:.2f} per example), {spent['cached']} from the cache"
+        )
+        console.print(f"{calls}, cost {spent['cost']:g} ({spent['cost_per_example']:g} per example)", soft_wrap=True)

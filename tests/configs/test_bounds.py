@@ -8,7 +8,7 @@ import pytest
 from tilewright.cli import find_stage
 from tilewright.configs.load import ConfigError, find_config, load
 
-NUMBERS = {
+NUMBERS: dict[str, dict[str, list[Any]]] = {
     "data_gen/make_queries": {
         "max_pairs_per_tile": [0, -1],
         "review_pairs": [-1],
@@ -57,7 +57,19 @@ NUMBERS = {
         "ray.cpus": [-1, ".nan"],
         "ray.gpus": [-1],
     },
-    "mining/mine_negatives": {"negatives": [0], "block": [0], "top_k": [0], "max_error_share": [-0.1, 1.5]},
+    "mining/mine_negatives": {
+        "negatives": [0],
+        "block": [0],
+        "top_k": [0],
+        "first_rank": [0],
+        "per_page": [0],
+        "round": [0],
+        "width": [0],
+        "shard": ["2/2"],
+        "review_pairs": [-1],
+        "max_error_share": [-0.1, 1.5],
+    },
+    "mining/mini_datastore": {"questions": [0], "top_n": [-1], "block": [0]},
     "mining/make_reader_data": {
         "absent_share": [-0.1, 1.1],
         "block": [0],

@@ -102,6 +102,7 @@ def test_asking_ahead_gives_the_same_files_and_counts_its_calls(config: Config, 
     extra = cost(wide)["judged_ahead"]
     assert extra == 6 * 2 and needed < server.calls - needed <= needed + 2 * extra == cost(wide)["calls"] + extra
     assert cost(wide)["cost"] == pytest.approx(cost(wide)["calls"] * (100 * 1.0 + 10 * 2.0) / 1e6)
+    assert cost(wide)["cost_per_example"] == cost(wide)["cost"] / 6 and cost(wide)["calls_per_example"] > 1
     said = [one for one in read_jsonl(wide.out / "verdicts.jsonl", Looked) if one.outcome == "CORRECT"]
     assert {one.by for one in said} == {"exact match"} and all(one.answer for one in said)
 

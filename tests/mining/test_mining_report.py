@@ -14,7 +14,7 @@ from tests.mining.planted import Planted
 from tilewright.configs.stage import run_stage
 from tilewright.mining.mine_negatives import STAGE, Config
 from tilewright.mining.mined import Looked, Mined, PairOutcome, Rules
-from tilewright.mining.mining_report import naive_false_negatives, share_interval, show, verdicts_by_rank
+from tilewright.mining.mining_report import naive_false_negatives, share_interval, show, verdicts_by_rank, write_cost
 
 Z = NormalDist().inv_cdf(0.975)
 
@@ -103,7 +103,8 @@ def test_the_terminal_shows_the_report(planted: Planted, tmp_path: Path, capsys:
     show(config.out)
     printed = capsys.readouterr().out
     assert "CANNOT_ANSWER" in printed and "false negatives among naive negatives: 1.000" in printed
-    (config.out / "logs/cost.json").write_text(json.dumps({"calls": 30, "cached": 6, "cost": 0.6}))
+    write_cost(config.out, {"calls": 30, "cached": 6, "cost": 0.6}, {"q": {"ahead": 2}, "r": {"ahead": 1}}, 6)
+    assert json.loads((config.out / "logs/cost.json").read_text())["judged_ahead"] == 3
     show(config.out)
     assert "30 calls (5.00 per example), 6 from the cache, cost 0.6 (0.1 per example)" in capsys.readouterr().out
     run_stage(STAGE, dataclasses.replace(config, out=tmp_path / "in_batch", mode="in_batch"))
