@@ -159,7 +159,8 @@ def stand_ins(annotators: Collection[str], models: Models, manifests: Sequence[M
     expected = {"held-out recall near chance": models.embedders, "reader accuracy near zero": models.readers}
     tiny = {what: [name for name, folder in found.items() if is_tiny(folder)] for what, found in expected.items()}
     if any(tiny.values()):
-        names = ", ".join(name for found in tiny.values() for name in found)
+        kinds = zip(("embedder", "reader"), tiny.values(), strict=True)
+        names = ", ".join(f"{kind} {name}" for kind, found in kinds for name in found)
         lines.append(
             f"The models ({names}) are tiny and start from random weights. A model of this size does not"
             f" learn to read 14-px text in minutes of training: expect {' and '.join(w for w in tiny if tiny[w])}."

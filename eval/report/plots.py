@@ -8,6 +8,7 @@ from tilewright.eval.report.markup import Markup, join, tag
 
 WIDTH, HEIGHT = 460, 260
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 16, 40
+COLOURS = 8
 Point = tuple[float, float]
 
 
@@ -34,14 +35,21 @@ def line_chart(title: str, lines: Sequence[Line], x_label: str, y_label: str, y_
         *[frame.y_tick(value) for value in y_ticks],
         *[frame.x_tick(value) for value in x_ticks],
         tag("text", x_label, x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 4, text_anchor="middle"),
-        *[frame.line(line, number) for number, line in enumerate(drawn, start=1)],
+        *[frame.line(line, _colour(number)) for number, line in enumerate(drawn)],
     ]
     legend = [
-        tag("li", tag("span", class_=f"key s{number}" + " dashed" * line.dashed), f"{line.name}: {_last(line)}")
-        for number, line in enumerate(drawn, start=1)
+        tag(
+            "li", tag("span", class_=f"key s{_colour(number)}" + " dashed" * line.dashed), f"{line.name}: {_last(line)}"
+        )
+        for number, line in enumerate(drawn)
     ]
     svg = tag("svg", *body, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=f"{title}: {y_label} by {x_label}")
     return tag("figure", tag("figcaption", title), svg, tag("ul", *legend, class_="legend"))
+
+
+def _colour(number: int) -> int:
+    """Of the style's colours, which begin again after the last."""
+    return number % COLOURS + 1
 
 
 def _last(line: Line) -> str:

@@ -1,6 +1,7 @@
 "use strict";
 // Tables that sort by a click on their heads, and the browser of questions. Texts are set as text, never as markup.
 const data = JSON.parse(document.getElementById("data").textContent);
+data.files = new Set(data.files);
 const byId = (id) => document.getElementById(id);
 
 function make(tag, attributes, ...children) {
@@ -45,7 +46,7 @@ function makeSortable(table) {
 
 function pictureOf(id) {
   if (data.pictures[id]) return data.pictures[id];
-  return data.files.includes(id) ? `${data.folder}/${id}.webp` : null;
+  return data.files.has(id) ? `${data.folder}/${id}.webp` : null;
 }
 
 const STEP = 100;

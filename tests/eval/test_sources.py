@@ -62,7 +62,7 @@ def test_only_what_is_tiny_is_expected_near_chance(tmp_path: Path) -> None:
     (tmp_path / "tiny" / "README.md").write_text(TINY_NAME)
     tiny, real = {"a": tmp_path / "tiny"}, {"b": tmp_path / "real"}
     (both,) = stand_ins([], Models(tiny, {"reader": tmp_path / "tiny"}), [])
-    assert "(a, reader)" in both and "held-out recall near chance and reader accuracy near zero" in both
+    assert "(embedder a, reader reader)" in both and "held-out recall near chance and reader accuracy near zero" in both
     (reader,) = stand_ins([], Models(real, {"reader": tmp_path / "tiny"}), [])
-    assert "(reader)" in reader and "recall" not in reader
+    assert "(reader reader)" in reader and "recall" not in reader
     assert stand_ins(["a person"], Models(real, real), []) == []
