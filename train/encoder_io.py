@@ -24,6 +24,9 @@ from tilewright.train.weights import weights_digest
 
 ENCODER_FILE, PROBES_FILE, ADAPTER_FOLDER = "encoder.json", "probes.npy", "adapter"
 PROBE_COSINE = 0.999
+HALF_PROBE_COSINE = (
+    0.995  # of a model loaded with fewer bits: what nano makes of a probe that isn't writing moves by .002
+)
 PROBE_LENGTH_ERROR = 1e-3
 _COPIED = (
     "tokenizer.json",
@@ -183,12 +186,17 @@ def probe_cosines(folder: Path, encoder: Encoder) -> list[float]:
     return [float(value) for value in (stored * found).sum(1)]
 
 
+def wanted_cosine(encoder: Encoder) -> float:
+    """What the cosine of a stored probe vector and of ``encoder``'s must be at least, by the bits of its weights."""
+    return PROBE_COSINE if next(encoder.model.parameters()).dtype.itemsize >= 4 else HALF_PROBE_COSINE
+
+
 def _check_probes(folder: Path, encoder: Encoder) -> None:
-    cosine = min(probe_cosines(folder, encoder))
-    if not cosine >= PROBE_COSINE:
+    cosine, wanted = min(probe_cosines(folder, encoder)), wanted_cosine(encoder)
+    if not cosine >= wanted:
         raise InputError(
             f"{folder}: the loaded encoder gives other vectors than the saved one: lowest probe cosine {cosine:.4f},"
-            f" wanted at least {PROBE_COSINE}"
+            f" wanted at least {wanted}"
         )
 
 

@@ -145,7 +145,7 @@ class NanoModel(PreTrainedModel):  # type: ignore[misc]
         frames = pages[0].shape[3]
         if all(page.stride(3) == 0 for page in pages):
             pages = [page[:, :, :, :1] for page in pages]
-        plans = [self._windows(*page.shape[:2]) for page in pages]
+        plans = [self.windows(*page.shape[:2]) for page in pages]
         groups: dict[tuple[int, int], list[int]] = {}
         for number, plan in enumerate(plans):
             groups.setdefault((plan.down.size, plan.across.size), []).append(number)
@@ -164,7 +164,8 @@ class NanoModel(PreTrainedModel):  # type: ignore[misc]
         at_once = max(1, CACHED_PATCHES // (windows.shape[1] * windows.shape[2]))
         return torch.cat([self.states(part) for part in torch.split(windows, at_once)])
 
-    def _windows(self, rows: int, columns: int) -> Windows:
+    def windows(self, rows: int, columns: int) -> Windows:
+        """How a page of so many patches is cut."""
         largest = (self.config.window_rows, self.config.window_columns)
         return cut_windows(rows, columns, largest=largest, overlap=self.config.window_overlap)
 

@@ -56,7 +56,7 @@ def load(folder: Path, dtype: torch.dtype, options: Options) -> Loaded:
         last_token="",
         max_text_tokens=MAX_TEXT_TOKENS,
         pixels=policy,
-        pooling="damped bag of trigrams read",
+        pooling="damped bag of trigrams read" + _windows(folder, config),
         normalisation="l2",
         dimension=checked_dimension(folder, options, config.dimension, SHORTEST),
     )
@@ -98,6 +98,23 @@ def _pages(batch: Batch, policy: PixelPolicy, dtype: torch.dtype) -> Iterator[Te
 def _blank(binding: Any) -> Tensor:
     """float32 [D]: the trigram of three boundaries."""
     return binding.signs[:, 0].float().prod(0)  # type: ignore[no-any-return]
+
+
+def _windows(folder: Path, config: Any) -> str:
+    """What a contract says of the windows that pages are cut into: nothing of those that nano was made with.
+
+    Raises InputError for windows that no page can be cut into.
+    """
+    names = ("window_rows", "window_columns", "window_overlap")
+    sizes = tuple(getattr(config, name) for name in names)
+    if any(type(size) is not int for size in sizes) or not 0 <= sizes[2] < min(sizes[:2]):
+        raise InputError(
+            f"{folder}: {', '.join(names)}: wanted whole numbers, the last from 0 to below the others, found {sizes}"
+        )
+    own = type(config)()
+    if sizes == tuple(getattr(own, name) for name in names):
+        return ""
+    return f", windows of {sizes[0]} x {sizes[1]} patches that share {sizes[2]}"
 
 
 def _check_pixels(folder: Path, vision: Any, policy: PixelPolicy) -> None:

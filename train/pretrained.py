@@ -11,6 +11,9 @@ from tilewright.configs.errors import InputError
 from tilewright.train.linear_patch import linearise_patch_embedding
 from tilewright.train.vision_attention import batch_vision_attention
 
+COUNTS = ("hidden_size", "num_attention_heads", "num_key_value_heads", "num_heads", "patch_size", "spatial_merge_size")
+"""Sizes of a configuration by which others are divided."""
+
 
 def cast_weights(model: nn.Module, dtype: torch.dtype) -> None:
     """Make what is stored of ``model`` a ``dtype``, in place; whole numbers, and buffers that aren't stored, stay.
@@ -24,10 +27,17 @@ def cast_weights(model: nn.Module, dtype: torch.dtype) -> None:
 
 def read_config(config_class: Any, folder: Path) -> Any:
     """The folder's configuration as a ``config_class`` of transformers. Raises InputError if it can't be read."""
+    path = folder / "config.json"
     try:
-        return config_class.from_pretrained(folder)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"{folder / 'config.json'}: not a readable model configuration ({error})") from error
+        config = config_class.from_pretrained(folder)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError) as error:
+        raise InputError(f"{path}: not a readable model configuration ({error})") from error
+    for part in (config, *(getattr(config, name) for name in config.sub_configs)):
+        for name in COUNTS:
+            value = getattr(part, name, 1)
+            if type(value) is not int or value < 1:
+                raise InputError(f"{path}: {name}: wanted a whole number of at least 1, found {value!r}")
+    return config
 
 
 def load_pretrained(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tilewright.configs.errors import InputError
 from tilewright.train.encoder import MAX_PIXELS, MIN_PIXELS, PROBE_SIZES, PROBE_TEXTS, Encoder, evaluating, load_encoder
-from tilewright.train.encoder_io import ENCODER_FILE, PROBE_COSINE, load, probe_cosines
+from tilewright.train.encoder_io import ENCODER_FILE, load, probe_cosines, wanted_cosine
 
 PUBLISHED_FILE = "published_similarities.json"
 
@@ -41,9 +41,9 @@ def verify_probes(
     encoder = load(checkpoint, torch.device(device), dtype, options, base_folder, check_probes=False)
     names = [*(f"text {text!r}" for text in PROBE_TEXTS), *(f"image of {w} x {h} px" for w, h in PROBE_SIZES)]
     cosines = probe_cosines(checkpoint, encoder)
-    wanted = f">= {PROBE_COSINE}"
+    wanted = wanted_cosine(encoder)
     return encoder, [
-        Check(f"cosine, {name}", cosine, wanted, cosine >= PROBE_COSINE)
+        Check(f"cosine, {name}", cosine, f">= {wanted}", cosine >= wanted)
         for name, cosine in zip(names, cosines, strict=True)
     ]
 

@@ -26,7 +26,6 @@ from tilewright.train.nano_characters import trigrams_of
 from tilewright.train.nano_data import CELL_PX, padded, patches_of, seen_at
 from tilewright.train.nano_decoding import decode
 from tilewright.train.nano_reading import ReadingScore, score_page
-from tilewright.train.nano_windows import cut_windows
 from tilewright.train.pixels import FACTOR_PX
 
 EVERY = 100  # tiles between two lines of progress
@@ -63,9 +62,7 @@ def bindings_of(model: NanoModel, dimensions: Sequence[int]) -> dict[int, Bindin
 
 def crop_of_cells(model: NanoModel, rows: int, columns: int) -> tuple[Tensor, int]:
     """([rows, columns * CELLS] the window that speaks for each cell, how many windows there are)."""
-    config = model.config
-    largest = (config.window_rows, config.window_columns)
-    plan = cut_windows(rows, columns, largest=largest, overlap=config.window_overlap)
+    plan = model.windows(rows, columns)
     windows = plan.down.owner[:, None] * len(plan.across.starts) + plan.across.owner[None]
     return windows.repeat_interleave(CELLS, dim=1), plan.count
 

@@ -53,7 +53,7 @@ def test_windows_of_one_call_dont_see_each_other(random_nano: NanoModel) -> None
 
 def test_a_large_page_is_its_windows(random_nano: NanoModel) -> None:
     page = frames_of(24, 34)
-    plan = random_nano._windows(24, 34)
+    plan = random_nano.windows(24, 34)
     assert plan.count == 4
     with torch.no_grad():
         wanted = plan.join(random_nano.states(plan.cut(page)))
@@ -65,7 +65,7 @@ def test_a_large_page_is_its_windows(random_nano: NanoModel) -> None:
 def test_many_windows_are_seen_few_at_a_time(random_nano: NanoModel) -> None:
     """Two full tiles have more windows than a CPU sees at once."""
     pages = [frames_of(64, 56, seed) for seed in (1, 2)]
-    plan = random_nano._windows(64, 56)
+    plan = random_nano.windows(64, 56)
     assert 2 * plan.count * plan.down.size * plan.across.size > CACHED_PATCHES
     with torch.no_grad():
         found = random_nano.page_states(pages)[1]

@@ -1,8 +1,6 @@
 """Nano under the encoder contract: exact vectors of pages that are read for sure, and what every encoder does."""
 
-import json
 import pickle
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from torch.nn import functional as F
 from tilewright.configs.errors import InputError
 from tilewright.train import families, nano_family
 from tilewright.train.batch import Batch
-from tilewright.train.encoder import Encoder, load_encoder, save_encoder
+from tilewright.train.encoder import Encoder, load_encoder
 from tilewright.train.nano import CELLS, VISION, NanoConfig, NanoModel
 from tilewright.train.nano_characters import BLANK, CLASSES, class_of, trigrams_of
 from tilewright.train.nano_folder import write_nano
@@ -253,71 +251,6 @@ def test_half_precision_is_near(encoder: Encoder, nano_folder: Path) -> None:
     assert found.dtype == torch.float32
     assert F.cosine_similarity(found, encoder.encode_tiles(IMAGES)).min() > 0.99
     assert F.cosine_similarity(half.encode_queries(TEXTS), encoder.encode_queries(TEXTS)).min() > 0.9999
-
-
-def test_checkpoints_go_round(nano_folder: Path, tmp_path: Path) -> None:
-    encoder = load_encoder(nano_folder, dimension=128)
-    with torch.no_grad():
-        encoder.model.get_buffer("binding.weights").mul_(1.5)
-    with pytest.raises(InputError, match="changed since it was loaded"):
-        _ = encoder.hash
-    saved = save_encoder(encoder, tmp_path / "checkpoint")
-    loaded = load_encoder(tmp_path / "checkpoint")
-    assert loaded.hash == saved == encoder.hash and loaded.contract == encoder.contract
-    assert torch.equal(loaded.encode_tiles(IMAGES), encoder.encode_tiles(IMAGES))
-    assert torch.equal(loaded.encode_queries(TEXTS), encoder.encode_queries(TEXTS))
-    assert save_encoder(loaded, tmp_path / "again") == saved
-    card = " ".join((tmp_path / "checkpoint" / "README.md").read_text().split())
-    assert "lexical reader" in card and "no substitute for Qwen3-VL-Embedding" in card
-
-
-def _edit(name: str, **changes: Any) -> Callable[[Path], None]:
-    def edit(folder: Path) -> None:
-        data = json.loads((folder / name).read_text())
-        part = data.get("tilewright_pixel_policy", data)
-        part.update(changes)
-        (folder / name).write_text(json.dumps(data))
-
-    return edit
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (_edit("preprocessor_config.json", enlarge=2.0), r"pixels\.enlarge: stored 1\.0, found 2\.0"),
-        (_edit("preprocessor_config.json", temporal_patch_size=1), "patch, merge, frames and fit"),
-        (_edit("preprocessor_config.json", fit="crop"), "fit and enlarge: wanted 'resize' or 'pad'"),
-        (_edit("preprocessor_config.json", side=3), r"unknown keys \['side'\]"),
-        (lambda folder: (folder / "preprocessor_config.json").unlink(), "wanted a JSON object with tilewright_pixel"),
-        (_edit("config.json", dimension=512), r"weights don't match the model: 1 of another shape"),
-        (_edit("config.json", dimension=128), "dimension: wanted 64 to 128, found 256"),
-    ],
-)
-def test_a_spoilt_checkpoint(nano_folder: Path, tmp_path: Path, spoil: Callable[[Path], None], message: str) -> None:
-    save_encoder(load_encoder(nano_folder), tmp_path / "checkpoint")
-    spoil(tmp_path / "checkpoint")
-    with pytest.raises(InputError, match=message):
-        load_encoder(tmp_path / "checkpoint")
-
-
-def test_the_alphabet_is_part_of_the_contract(nano_folder: Path, tmp_path: Path, encoder: Encoder) -> None:
-    save_encoder(load_encoder(nano_folder), tmp_path / "checkpoint")
-    assert len(encoder.contract.tokenizer) == 64
-    other = tmp_path / "checkpoint" / "encoder.json"
-    other.write_text(other.read_text().replace(encoder.contract.tokenizer, "0" * 64))
-    with pytest.raises(InputError, match="contract and hash don't belong together"):
-        load_encoder(tmp_path / "checkpoint")
-
-
-def test_a_folder_of_weights_that_lack_the_binding(nano_folder: Path, tmp_path: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    folder = Path(shutil.copytree(nano_folder, tmp_path / "base"))
-    weights = load_file(folder / "model.safetensors")
-    del weights["binding.weights"]
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(InputError, match=r"weights don't match the model: 1 missing \(first: binding\.weights\)"):
-        load_encoder(folder)
 
 
 def test_the_note_is_plain() -> None:
