@@ -24,9 +24,8 @@ from tilewright.train.weights import weights_digest
 
 ENCODER_FILE, PROBES_FILE, ADAPTER_FOLDER = "encoder.json", "probes.npy", "adapter"
 PROBE_COSINE = 0.999
-HALF_PROBE_COSINE = (
-    0.995  # of a model loaded with fewer bits: what nano makes of a probe that isn't writing moves by .002
-)
+HALF_PROBE_COSINE = 0.995
+"""Of a model loaded with fewer bits: what nano makes of a probe that isn't writing moves by .002."""
 PROBE_LENGTH_ERROR = 1e-3
 _COPIED = (
     "tokenizer.json",
