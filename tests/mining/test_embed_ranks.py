@@ -1,19 +1,17 @@
 """Ranks, parts and kills: the bytes of one run on one process, and nothing embedded twice."""
 
 import json
-import multiprocessing
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from tests.mining.embed_corpus import PICTURES, array, config, write_tiles, write_tiny
+from tests.mining.embed_process import embed, embed_and_die, start
 from tests.train.stage_process import write_yaml
 
 from tilewright.configs.digests import output_digests
@@ -22,9 +20,7 @@ from tilewright.configs.items import JOURNAL
 from tilewright.configs.stage import read_manifest, run_stage
 from tilewright.configs.status import status_of
 from tilewright.mining import merge_vectors
-from tilewright.mining.embed_tiles import STAGE, Config
-from tilewright.train import encoder_io
-from tilewright.train.encoder import Encoder
+from tilewright.mining.embed_tiles import STAGE
 
 torch.set_num_threads(1)
 EMBEDDED = "embedded.txt"
@@ -50,28 +46,6 @@ def _same(found: Path, wanted: Path) -> None:
     assert counts[0] is not None and counts[1] is not None and counts[0]["counts"] == counts[1]["counts"]
 
 
-def _embed(settings: Config, embedded: Path, rank: int = 0, world: int = 1) -> None:
-    """Run the stage as a rank; a line a batch goes to ``embedded``: how many pictures went through the model."""
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
-    forward = Encoder.forward
-
-    def counted(encoder: Encoder, batch: Any) -> torch.Tensor:
-        with embedded.open("a") as file:
-            file.write(f"{len(batch)}\n")
-        return forward(encoder, batch)
-
-    Encoder.forward = counted  # type: ignore[method-assign]
-    encoder_io._check_probes = lambda folder, encoder: None  # type: ignore[assignment]
-    run_stage(STAGE, settings)
-
-
-def _start(work: Callable[..., None], *arguments: Any) -> Any:
-    """``work`` in a process of its own, forked from this one."""
-    process = multiprocessing.get_context("fork").Process(target=work, args=arguments)
-    process.start()
-    return process
-
-
 def _embedded(folder: Path) -> int:
     path = folder / EMBEDDED
     return sum(map(int, path.read_text().split())) if path.exists() else 0
@@ -83,7 +57,7 @@ def _journalled(partial: Path) -> int:
 
 def test_two_ranks_write_the_bytes_of_one(root: Path, vectors: Path, tmp_path: Path) -> None:
     settings = config(root, tmp_path / "out")
-    processes = [_start(_embed, settings, tmp_path / f"rank{rank}.txt", rank, 2) for rank in (1, 0)]
+    processes = [start(embed, settings, tmp_path / f"rank{rank}.txt", rank, 2) for rank in (1, 0)]
     for process in processes:
         process.join(300)
         assert process.exitcode == 0
@@ -147,32 +121,18 @@ def test_parts_that_do_not_belong_together(root: Path, tmp_path: Path) -> None:
     run_stage(merge_vectors.STAGE, merge_vectors.Config(tmp_path / "merged", (first, second)))
 
 
-def _killed(settings: Config, embedded: Path, after: int) -> None:
-    """Run until the ``after``-th time that something is about to reach the disk for good; then SIGKILL."""
-    left = after
-
-    def counted(function: Any) -> Any:
-        def call(*arguments: Any, **options: Any) -> Any:
-            nonlocal left
-            left -= 1
-            if not left:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return function(*arguments, **options)
-
-        return call
-
-    os.fsync = counted(os.fsync)
-    Path.replace = counted(Path.replace)  # type: ignore[method-assign]
-    Path.unlink = counted(Path.unlink)  # type: ignore[method-assign]
-    _embed(settings, embedded)
-
-
-@pytest.mark.parametrize(("after", "assembling"), [(6, False), (13, False), (19, True), (24, True), (29, True)])
+@pytest.mark.parametrize(
+    ("after", "assembling"),
+    [
+        (13, False),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((6, False), (19, True), (24, True), (29, True))),
+    ],
+)
 def test_killed_at_any_time_and_run_again(
     root: Path, vectors: Path, tmp_path: Path, after: int, assembling: bool
 ) -> None:
     settings = config(root, tmp_path / "out")
-    process = _start(_killed, settings, tmp_path / EMBEDDED, after)
+    process = start(embed_and_die, settings, tmp_path / EMBEDDED, after)
     process.join(300)
     assert process.exitcode == -signal.SIGKILL
     partial = tmp_path / "out.partial"
@@ -183,7 +143,7 @@ def test_killed_at_any_time_and_run_again(
     assert (
         _journalled(partial) >= len(set(PICTURES)) // 4 if whole else _journalled(partial) in (finished - 1, finished)
     )
-    process = _start(_embed, settings, tmp_path / EMBEDDED)
+    process = start(embed, settings, tmp_path / EMBEDDED)
     process.join(300)
     assert process.exitcode == 0
     assert _embedded(tmp_path) - before == (0 if whole else len(set(PICTURES)) - 4 * finished)
@@ -191,14 +151,15 @@ def test_killed_at_any_time_and_run_again(
     _same(settings.out, vectors)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_with_another_number_of_ranks(root: Path, vectors: Path, tmp_path: Path) -> None:
     settings = config(root, tmp_path / "out")
-    process = _start(_killed, settings, tmp_path / EMBEDDED, 8)
+    process = start(embed_and_die, settings, tmp_path / EMBEDDED, 8)
     process.join(300)
     finished = len(list((tmp_path / "out.partial" / ".blocks").glob("*-*.npy")))
     assert process.exitcode == -signal.SIGKILL and 0 < finished < 6
     (tmp_path / EMBEDDED).unlink()
-    processes = [_start(_embed, settings, tmp_path / EMBEDDED, rank, 3) for rank in range(3)]
+    processes = [start(embed, settings, tmp_path / EMBEDDED, rank, 3) for rank in range(3)]
     for process in processes:
         process.join(300)
         assert process.exitcode == 0
