@@ -135,6 +135,7 @@ def test_the_last_weights_where_they_are_asked_for(config: Config, whole: dict[s
         dataclasses.replace(last, patience=1)
 
 
+@pytest.mark.slow
 def test_a_kill_between_the_best_and_the_end_changes_no_byte(config: Config, whole: dict[str, Any]) -> None:
     """Killed once a checkpoint stands at or behind the best validation; the weights of that one must outlive it."""
     best = int(whole["counts"]["validation"]["best"]["step"])

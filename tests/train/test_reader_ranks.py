@@ -1,8 +1,9 @@
-"""A reader on two ranks, plain and by ZeRO-2: as one rank with the same batch, also through a kill; what is refused."""
+"""A reader on two ranks, plain and by ZeRO-2: as one rank with the same batch, also when stopped; what is refused."""
 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -36,7 +37,7 @@ def config(reader_parts: Any, folder: Path, name: str, batch_size: int) -> Confi
         model=reader_parts.model,
         examples=folder / "data",
         tiles=reader_parts.tiles,
-        steps=6,
+        steps=10,
         batch_size=batch_size,
         learning_rate=2.0e-3,
         warmup_steps=0,
@@ -52,34 +53,38 @@ def config(reader_parts: Any, folder: Path, name: str, batch_size: int) -> Confi
     )
 
 
-def two_ranks(config: Config, environment: dict[str, str]) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
-    command += ["-m", "tilewright.train.train_reader", str(write_yaml(config))]
-    return subprocess.Popen(
-        command, env=os.environ | environment, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+def two_ranks(config: Config, environment: dict[str, str]) -> list[subprocess.Popen[str]]:
+    """The stage as two processes over gloo."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tilewright.train.train_reader", str(write_yaml(config))]
+    return [
+        subprocess.Popen(command, env=os.environ | group | environment | {"RANK": rank, "LOCAL_RANK": rank}, text=True)
+        for rank in ("0", "1")
+    ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
-def test_two_ranks_equal_one_also_through_a_kill(way: str, reader_parts: Any, tmp_path: Path) -> None:
-    """Two processes of batch 2 against one of batch 4: same losses and figures; killed and started again, same bytes."""
+def test_two_ranks_equal_one_also_when_stopped_halfway(way: str, reader_parts: Any, tmp_path: Path) -> None:
+    """Two processes of batch 2 against one of batch 4: same losses and figures. One of the two is told to stop: both
+    stop after the same step, and started again they end in the same bytes."""
     one = run_stage(STAGE, config(reader_parts, tmp_path, "one", 4))["counts"]
-    whole, killed = config(reader_parts, tmp_path, "whole", 2), config(reader_parts, tmp_path, "killed", 2)
-    process = two_ranks(whole, WAYS[way])
-    assert process.wait(timeout=600) == 0, process.communicate()[1][-3000:]
+    whole, stopped = config(reader_parts, tmp_path, "whole", 2), config(reader_parts, tmp_path, "stopped", 2)
+    assert [process.wait(timeout=600) for process in two_ranks(whole, WAYS[way])] == [0, 0]
     manifest = json.loads((whole.out / "manifest.json").read_text())
     assert manifest["counts"]["last_loss"] == pytest.approx(one["last_loss"], rel=1e-4)
     for when in ("before", "after", "best"):
         assert manifest["counts"]["validation"][when] == pytest.approx(one["validation"][when], rel=1e-4)
-    process = two_ranks(killed, WAYS[way])
-    wait_for(killed.out.with_name("killed.partial") / ".trainer/checkpoint-2" / COMPLETE, process)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    assert not killed.out.exists()
-    process = two_ranks(killed, WAYS[way])
-    assert process.wait(timeout=600) == 0, process.communicate()[1][-3000:]
-    assert json.loads((killed.out / "manifest.json").read_text())["outputs"] == manifest["outputs"]
+    processes = two_ranks(stopped, WAYS[way])
+    wait_for(stopped.out.with_name("stopped.partial") / ".trainer/checkpoint-2" / COMPLETE, processes[0])
+    processes[1].send_signal(signal.SIGTERM)
+    assert all(process.wait(timeout=600) != 0 for process in processes)
+    assert not stopped.out.exists()
+    assert [process.wait(timeout=600) for process in two_ranks(stopped, WAYS[way])] == [0, 0]
+    assert json.loads((stopped.out / "manifest.json").read_text())["outputs"] == manifest["outputs"]
 
 
 def test_launchers_that_take_weights_apart_are_refused() -> None:
