@@ -3,7 +3,7 @@
 Columns in which every cell is empty don't count, so that an added empty column changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -176,11 +176,7 @@ class Labeller:
         pairs = self._pairs(spans)
         entries = self._entries(spans)
         if pairs:
-            entries = [
-                Entry(entry.text, entry.columns, tuple(self._paired(entry, pairs[entry.cell])), entry.cell)
-                for entry in entries
-                if entry.cell in pairs
-            ]
+            entries = self._paired(entries, pairs)
         labels = [entry for entry in entries if entry.cell.is_header]
         cells = [entry for entry in entries if not entry.cell.is_header]
         named = [self._named(entry.cell) for entry in cells]
@@ -188,19 +184,25 @@ class Labeller:
         kind = "key-value" if pairs or (not self._headers and labels and cells) else "data"
         self._add_row(number, kind, labels, cells)
 
-    def _paired(self, entry: Entry, label: str) -> list[Path]:
-        """One path for each of an entry's columns: what is above it, then its own th."""
-        paths = [self._paths[column] if self._paths else () for column in entry.columns]
-        found = [(*path, *([label] if label else [])) for path in paths]
-        return [path for path in dict.fromkeys(found) if path]
+    def _paired(self, entries: Sequence[Entry], pairs: Mapping[Cell, Cell]) -> list[Entry]:
+        """Each td under what is above it, then its own th; a th whose td is empty stays, as a label."""
+        shown = {key for cell, key in pairs.items() if cell.text}
+        made = [entry for entry in entries if entry.cell not in pairs and entry.cell not in shown]
+        for entry in entries:
+            if entry.cell in pairs:
+                key = pairs[entry.cell].text.replace("\n", " ")
+                above = [self._paths[column] if self._paths else () for column in entry.columns]
+                paths = dict.fromkeys((*path, *([key] if key else [])) for path in above)
+                made.append(Entry(entry.text, entry.columns, tuple(path for path in paths if path), entry.cell))
+        return made
 
-    def _pairs(self, spans: Sequence[Span]) -> dict[Cell, str]:
-        """{td: the text of its th} of a row th, td, th, td, ...; else {}."""
+    def _pairs(self, spans: Sequence[Span]) -> dict[Cell, Cell]:
+        """{td: its th} of a row th, td, th, td, ...; else {}."""
         cells = list(dict.fromkeys(cell for start, _, cell in spans if not cell.is_empty or start in self._filled))
         kinds = [cell.is_header for cell in cells]
         if len(cells) < 4 or kinds != [True, False] * (len(cells) // 2):
             return {}
-        return {cell: key.text.replace("\n", " ") for key, cell in zip(cells[::2], cells[1::2], strict=True)}
+        return dict(zip(cells[1::2], cells[::2], strict=True))
 
     def _entries(self, spans: Sequence[Span]) -> list[Entry]:
         columns: dict[Cell, list[int]] = {}

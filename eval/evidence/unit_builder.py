@@ -37,10 +37,14 @@ def title_of(root: Node) -> str:
 
 @dataclass(eq=False)
 class _Definition:
-    """The terms of the definition that is open in a dl, and the number of its unit once it has one."""
+    """The terms of the definition that is open in a list, and the number of its unit once it has one.
+
+    ``has_dd``: the next dt begins another. ``shown``: all of the terms stand in some unit.
+    """
 
     terms: list[str] = field(default_factory=list)
-    has_text: bool = False
+    has_dd: bool = False
+    shown: bool = False
     unit: int | None = None
 
 
@@ -99,6 +103,7 @@ class _Builder:
             else:
                 stack.extend(reversed(item.children))
         self._flush()
+        self._end(self._blocks[0].definition, root)
 
     @property
     def units(self) -> list[Unit]:
@@ -135,10 +140,11 @@ class _Builder:
         block = _Block(node, definition, node.tag in ("li", "dd"), lead, above.in_pre or node.tag == "pre", above.alts)
         if node.tag == "figure":
             block.alts = tuple(item.get("alt").strip() for item in node.walk() if item.tag == "img")
-        elif node.tag == "dt" and definition.has_text:
+        elif node.tag == "dt" and definition.has_dd:
+            self._end(definition, node)
             block.definition = above.definition = _Definition()
         elif node.tag == "dd":
-            definition.has_text = True
+            definition.has_dd = True
             block.lead = _lead(" ".join(definition.terms))
         self._blocks.append(block)
         stack.append(block)
@@ -146,9 +152,14 @@ class _Builder:
 
     def _close(self, block: _Block) -> None:
         self._blocks.pop()
-        definition = block.definition
-        if block.node.tag == "dl" and definition.terms and not definition.has_text:
-            self._add_block(block.node, "\n".join(definition.terms))
+        if block.definition is not self._blocks[-1].definition:
+            self._end(block.definition, block.node)
+
+    def _end(self, definition: _Definition, node: Node) -> None:
+        """Terms that no unit shows, not even as context, are a unit."""
+        if definition.terms and not definition.shown:
+            definition.shown = True
+            self._add_block(node, "\n".join(definition.terms))
 
     def _is_reference_list(self, node: Node) -> bool:
         return node.tag == "ol" and not self._options.references and "references" in node.get("class").split()
@@ -183,7 +194,7 @@ class _Builder:
     def _add_definition(self, node: Node, text: str, definition: _Definition) -> None:
         """A definition is one unit: its terms, then each dd's own text."""
         if definition.unit is None:
-            definition.unit = len(self._found)
+            definition.unit, definition.shown = len(self._found), True
             self._add_block(node, "\n".join([*definition.terms, text]), self._blocks[:-1])
         else:
             unit = self._found[definition.unit]
@@ -213,6 +224,9 @@ class _Builder:
 
     @staticmethod
     def _within(blocks: Sequence[_Block]) -> tuple[str, ...]:
+        for block in blocks:
+            if block.node.tag == "dd" and block.lead == " ".join(block.definition.terms):
+                block.definition.shown = True
         return tuple(block.lead for block in blocks if block.lead)
 
     def _read_table(self, grid: TableGrid, stack: _Stack) -> None:

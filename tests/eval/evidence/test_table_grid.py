@@ -167,6 +167,13 @@ def test_an_overlapping_cell_has_its_slots_back_below() -> None:
     assert build_grid(html).to_dict()["grid"] == [["a", "b"], ["c", "b"], ["c", "c"], ["d", "e"]]
 
 
+def test_a_key_without_a_value_is_not_lost() -> None:
+    table = "<table><tr><th>Born<td>1900<th>Died<td><tr><th>City<td>Graz<th>Work<td>Poet</table>"
+    row = build_grid(table).to_dict()["rows"][0]
+    assert row["labels"] == [{"cols": [], "text": "Died"}]
+    assert row["cells"] == [{"cols": [["Born"]], "text": "1900"}]
+
+
 def test_row_groups_and_later_headers() -> None:
     html = (
         "<table><tr><th>C<th>P<th>N<tbody><tr><th scope=rowgroup rowspan=2>Europe<td>a<td>1<tr><td>b<td>2"
