@@ -112,8 +112,8 @@ def share_interval(clusters: Sequence[tuple[int, int]], confidence: float) -> tu
     """An interval of the share of successes in ``clusters`` of (successes, trials), which aren't independent within.
 
     Wilson's (1927) with the number of independent trials that would give the variance of the ratio estimator over
-    clusters (Cochran, Sampling Techniques, 1977, section 2.12); one trial a cluster where that variance is zero.
-    Raises ValueError without trials.
+    clusters (Cochran, Sampling Techniques, 1977, section 2.12), at most as many as there are; one a cluster where that
+    variance is zero. It is too narrow for a handful of clusters. Raises ValueError without trials.
     """
     successes, trials = sum(each[0] for each in clusters), sum(each[1] for each in clusters)
     if not trials:
@@ -121,7 +121,7 @@ def share_interval(clusters: Sequence[tuple[int, int]], confidence: float) -> tu
     share, count = successes / trials, len(clusters)
     residuals = math.fsum((s - share * t) ** 2 for s, t in clusters)
     variance = residuals * count / (count - 1) / trials**2 if count > 1 else 0.0
-    independent = share * (1 - share) / variance if variance > 0 else float(count)
+    independent = min(share * (1 - share) / variance, trials) if variance > 0 else float(count)
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     spread = z * z / independent
     centre = (share + spread / 2) / (1 + spread)

@@ -37,6 +37,10 @@ def test_clusters_that_agree_within_count_once(right: int, wrong: int, size: int
     assert (low, high) == pytest.approx((max(0.0, wanted[0]), min(1.0, wanted[1])), abs=1e-9)
 
 
+def test_clusters_that_are_more_alike_than_chance_count_no_more_than_their_trials() -> None:
+    assert share_interval([(1, 2)] * 5 + [(2, 3)], 0.95) == pytest.approx(wilson(7 / 13, 13))
+
+
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=20))
 def test_an_interval_holds_its_share_and_stays_in_bounds(pairs: list[tuple[int, int]]) -> None:
     clusters = [(right, right + wrong) for right, wrong in pairs if right + wrong]
