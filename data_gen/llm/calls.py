@@ -35,7 +35,7 @@ def make_call(request: Request, pictures: list[SentPicture], settings: LlmSettin
     request = _sendable(request)
     max_tokens = request.max_tokens or settings.max_tokens
     schema = request.schema if settings.structured_output != "none" else None
-    sampling = _sampling(settings, attempt)
+    sampling = sampling_of(settings, attempt)
     named = _messages(request, [{"sha256": picture.sha256, "type": picture.media_type} for picture in pictures])
     identity = {
         "model": settings.model,
@@ -68,12 +68,13 @@ def make_call(request: Request, pictures: list[SentPicture], settings: LlmSettin
 
 def _sendable(request: Request) -> Request:
     """``request`` with lone surrogates, which no HTTP body can hold, as replacement characters."""
-    parts = tuple(_without_surrogates(part) if isinstance(part, str) else part for part in request.parts)
-    system = None if request.system is None else _without_surrogates(request.system)
+    parts = tuple(without_surrogates(part) if isinstance(part, str) else part for part in request.parts)
+    system = None if request.system is None else without_surrogates(request.system)
     return replace(request, parts=parts, system=system)
 
 
-def _without_surrogates(text: str) -> str:
+def without_surrogates(text: str) -> str:
+    """``text`` with replacement characters for what no HTTP body can hold."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -81,7 +82,8 @@ def _without_surrogates(text: str) -> str:
     return text
 
 
-def _sampling(settings: LlmSettings, attempt: int) -> dict[str, Any]:
+def sampling_of(settings: LlmSettings, attempt: int) -> dict[str, Any]:
+    """Temperature, top_p and the seed of an attempt, where they are set."""
     seed = None if settings.seed is None else settings.seed + attempt
     wanted = {"temperature": settings.temperature, "top_p": settings.top_p, "seed": seed}
     return {name: value for name, value in wanted.items() if value is not None}

@@ -34,7 +34,7 @@ class Client:
         replies = []
         for attempt in range(self._office.settings.attempts):
             call = make_call(request, pictures, self._office.settings, attempt)
-            reply = await self._reply(call, stand_in)
+            reply = await self.send(call, None if stand_in is None else Reply(stand_in, "stop"))
             reason = reply.fault()
             value = parse(reply.text) if reason is None else None
             if value is not None:
@@ -48,7 +48,11 @@ class Client:
         """In a thread: scaling and encoding a tile takes longer than many a call."""
         return await asyncio.to_thread(send_picture, part, self._office.settings.image)
 
-    async def _reply(self, call: Call, stand_in: str | None) -> Reply:
+    async def send(self, call: Call, stand_in: Reply | None = None) -> Reply:
+        """The reply to a call that the caller has made (``turns``): from the cache, else from the server.
+
+        Raises as ``complete``. In a dry run it is ``stand_in`` unless it is in the cache.
+        """
         reply = self._office.cache.get(call.digest)
         if reply is not None:
             self._office.ledger.cached(call.purpose)
@@ -57,7 +61,7 @@ class Client:
             self._dry_run.count(call)
             if stand_in is None:
                 raise DryRunItem("dry run: no call was made")
-            return Reply(stand_in, "stop")
+            return stand_in
         if call.digest in self._asked:
             reply = await asyncio.shield(self._asked[call.digest])
             self._office.ledger.cached(call.purpose)

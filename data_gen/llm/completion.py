@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from tilewright.data_gen.llm.failures import Failure, scrub
-from tilewright.data_gen.llm.request import Reply, Usage
+from tilewright.data_gen.llm.request import Reply, ToolCall, Usage
 
 _SECRET_LENGTH = 12  # shorter "keys" (EMPTY, none) are words that a reply may hold
 
@@ -37,9 +37,23 @@ def reply_of(data: Any, key: str | None) -> Reply | Failure:
     if not isinstance(text, str | None) or not isinstance(refusal, str | None):
         return Failure("broken_json", "wanted a text as content, found something else", may_cost=True)
     finish = finish if isinstance(finish, str) else "stop"
+    calls = _tool_calls(message.get("tool_calls"))
     if key is not None and len(key) >= _SECRET_LENGTH:  # a server that repeats it: it must not reach cache and data
         text, refusal = text and text.replace(key, "***"), refusal and refusal.replace(key, "***")
-    return Reply(text or "", finish, _usage(data.get("usage")), refusal or None)
+        calls = tuple(ToolCall(*(part.replace(key, "***") for part in (one.name, one.arguments))) for one in calls)
+    return Reply(text or "", finish, _usage(data.get("usage")), refusal or None, tool_calls=calls)
+
+
+def _tool_calls(data: Any) -> tuple[ToolCall, ...]:
+    """The calls in a message; one that is none has an empty name. Arguments that are an object become its JSON."""
+    found = []
+    for entry in data if isinstance(data, list) else ():
+        wanted = entry.get("function") if isinstance(entry, dict) else None
+        wanted = wanted if isinstance(wanted, dict) else {}
+        name, arguments = wanted.get("name"), wanted.get("arguments")
+        said = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        found.append(ToolCall(name if isinstance(name, str) else "", said))
+    return tuple(found)
 
 
 def _usage(data: Any) -> Usage | None:
@@ -63,10 +77,14 @@ def _count(value: Any) -> int:
 def to_row(reply: Reply) -> str:
     """A reply as the cache stores it."""
     usage = None if reply.usage is None else list(vars(reply.usage).values())
-    return json.dumps([reply.text, reply.finish_reason, reply.refusal, usage], ensure_ascii=True)
+    calls = [[call.name, call.arguments] for call in reply.tool_calls]
+    row = [reply.text, reply.finish_reason, reply.refusal, usage]
+    return json.dumps([*row, calls] if calls else row, ensure_ascii=True)
 
 
 def from_row(row: str) -> Reply:
     """A stored reply, marked as cached."""
-    text, finish_reason, refusal, usage = json.loads(row)
-    return Reply(text, finish_reason, None if usage is None else Usage(*usage), refusal, cached=True)
+    text, finish_reason, refusal, usage, *calls = json.loads(row)
+    tool_calls = tuple(ToolCall(*call) for call in calls[0]) if calls else ()
+    usage = None if usage is None else Usage(*usage)
+    return Reply(text, finish_reason, usage, refusal, cached=True, tool_calls=tool_calls)

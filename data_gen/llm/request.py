@@ -53,6 +53,14 @@ class Usage:
 
 
 @dataclass(frozen=True)
+class ToolCall:
+    """A model's wish to call a tool: ``name`` and ``arguments`` as it wrote them. JSON is wanted, anything may come."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True)
 class Reply:
     """A well-formed completion. ``refusal``: the server's own mark of a refusal. ``usage`` None: not told."""
 
@@ -61,6 +69,7 @@ class Reply:
     usage: Usage | None = None
     refusal: str | None = None
     cached: bool = False
+    tool_calls: tuple[ToolCall, ...] = ()
 
     def fault(self) -> Reason | None:
         """Why the text can't be used, before anyone reads it."""
