@@ -1,7 +1,6 @@
 """Reader data: gold positions uniform, nothing shown that answers by accident, splits apart, all by digest."""
 
 import dataclasses
-import hashlib
 import json
 import os
 import subprocess
@@ -35,6 +34,7 @@ from tilewright.mining.make_reader_data import (
     make_reader_data,
     pick_distractors,
 )
+from tilewright.mining.reader_report import chi_square
 from tilewright.train.compress import compress
 from tilewright.train.pixels import PixelPolicy, patchify
 
@@ -70,11 +70,6 @@ def _rows(config: Config, split: str) -> list[ReaderExample]:
     return read_jsonl(config.out / f"{split}.jsonl", ReaderExample)
 
 
-def _chi_square(counts: Counter[Any], options: int) -> float:
-    expected = sum(counts.values()) / options
-    return sum((count - expected) ** 2 / expected for count in counts.values()) + expected * (options - len(counts))
-
-
 @pytest.mark.parametrize("k", [2, 3, 4, 6])
 def test_gold_positions_are_uniform(config: Config, k: int) -> None:
     """2,000 rows of k tiles: the gold tile's position passes a chi-square test at 0.1 %; so does each other tile's."""
@@ -87,7 +82,8 @@ def test_gold_positions_are_uniform(config: Config, k: int) -> None:
         assert example.tile_ids[example.gold_position] == pair.tile_id and len(example.tile_ids) == k
         gold[example.gold_position] += 1
         nearest[example.tile_ids.index(f"t{i}-0")] += 1
-    assert _chi_square(gold, k) < CHI_SQUARE_999[k - 1] and _chi_square(nearest, k) < CHI_SQUARE_999[k - 1]
+    for counts in (gold, nearest):
+        assert chi_square([counts[place] for place in range(k)]) < CHI_SQUARE_999[k - 1]
 
 
 def test_choices_follow_their_weights_and_are_independent(config: Config) -> None:
@@ -222,11 +218,6 @@ def test_another_process_with_another_hash_seed_writes_the_same_bytes(config: Co
     subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": hash_seed}, check=True, capture_output=True)
     for name in ("train.jsonl", "validation.jsonl", "report.json"):
         assert (other.out / name).read_bytes() == (config.out / name).read_bytes()
-
-
-def test_fractions_are_of_their_parts() -> None:
-    assert fraction(7, "a", "b") != fraction(7, "ab", "") and 0 <= fraction(0) < 1
-    assert fraction(7, "a") == int.from_bytes(hashlib.sha256(b"7\x1fa").digest()[:8], "big") / 2**64
 
 
 def test_the_report_counts_what_was_written(config: Config, corpus: Any) -> None:

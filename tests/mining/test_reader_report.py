@@ -1,11 +1,13 @@
 """The chi-square test of the report, against closed forms and scipy's figures, and what it says of skewed positions."""
 
+import hashlib
 import math
 import random
 
 import pytest
 
 from tilewright.data_gen.records import ReaderExample
+from tilewright.mining.make_reader_data import fraction
 from tilewright.mining.reader_report import chi_square, gold_positions, histogram, p_value, report_of
 from tilewright.train.pixels import PixelPolicy
 
@@ -51,6 +53,11 @@ def test_tokens_by_tiles_shown() -> None:
     }
     assert report["tiles_shown"] == {"1": 1, "3": 1} and report["compression"] == {"2": 2}
     assert report_of([], lambda _: (1, 1), PixelPolicy(4096, 1 << 24))["visual_tokens"]["mean"] == 0
+
+
+def test_fractions_are_of_their_parts() -> None:
+    assert fraction(7, "a", "b") != fraction(7, "ab", "") and 0 <= fraction(0) < 1
+    assert fraction(7, "a") == int.from_bytes(hashlib.sha256(b"7\x1fa").digest()[:8], "big") / 2**64
 
 
 def test_histogram_is_in_order() -> None:
