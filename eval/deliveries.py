@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from tilewright.configs.items import ItemError
-from tilewright.eval.page_html import lookup
+from tilewright.eval.page_html import ContentBlocks
 from tilewright.eval.parts import Cost, Delivered, Item, Question
 from tilewright.eval.rendered_text import RenderedTexts
 from tilewright.eval.tools import require_module
@@ -71,6 +72,7 @@ class RenderedText:
             raise ValueError(f"compression: wanted a number of at least 1, found {self.compression}")
 
 
+PAGES_OPEN, ITEMS_FOUND = 256, 4096  # of HTML lookup, in memory
 HTML_LOOKUP, HTML_CHUNK = "html_lookup", "html_chunk"
 HTML_SOURCES = (HTML_LOOKUP, HTML_CHUNK)  # items whose text is HTML
 Changed = tuple[Item, str | None]  # what the reader is given, and a flag for the report
@@ -155,10 +157,12 @@ def html_lookup(options: HtmlLookup, workshop: Workshop) -> Delivery:
     """HTML of the page in place of its text. Raises MissingToolError, InputError without pages."""
     require_module("selectolax", "text")
     pages = workshop.need_pages("html_lookup")
+    blocks = lru_cache(PAGES_OPEN)(lambda page_id: ContentBlocks.of(pages.html(page_id)))
+    looked_up = lru_cache(ITEMS_FOUND)(lambda page_id, text: blocks(page_id).lookup(text))
 
     def change(item: Item) -> Changed:
         try:
-            found = lookup(pages.html(item.page_id), item.text)
+            found = looked_up(item.page_id, item.text)
         except RecursionError as error:
             raise ItemError(f"page {item.page_id}: nested too deep") from error
         if found is None:

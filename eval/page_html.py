@@ -155,30 +155,39 @@ def clean(node: Any) -> str:
     return str(node.html or "")
 
 
-def lookup(html: str, text: str) -> str | None:
-    """The HTML that ``text`` (a page's text or a part of it) was taken from; None where too little of it is found.
+@dataclass(frozen=True)
+class ContentBlocks:
+    """The children of a page's content: clean HTML, and text as it is compared. Made once a page."""
 
-    The published baseline's five steps: keys are the text's lines but the first, normalised, of at least
-    KEY_CHARACTERS; the tightest element that holds a key; the content's children from the first to the last that holds
-    one; cleaned; cut at LOOKUP_CHARACTERS. Too little: under 100 characters for a text of more than 200.
-    """
-    parser = parse(html)
-    root = parser.css_first(".mw-parser-output") or parser.body
-    lines = text.splitlines()
-    keys = {normalize_answer(line) for line in (lines[1:] if len(lines) > 1 else lines)}
-    keys = {key for key in keys if len(key) >= KEY_CHARACTERS}
-    if root is None or not keys:
-        return None
-    children = list(root.iter(include_text=False))
-    texts = [normalize_answer(child.text(separator=" ")) for child in children]
-    holding = [number for number, found in enumerate(texts) if _holds_any(found, keys)]
-    if not holding:
-        return None
-    spanned = children[holding[0] : holding[-1] + 1]
-    found = "\n".join(clean(child) for child in spanned)
-    if len(text) > 200 and len("".join(texts[holding[0] : holding[-1] + 1])) < 100:
-        return None
-    return found[:LOOKUP_CHARACTERS]
+    html: tuple[str, ...]
+    texts: tuple[str, ...]
+
+    @classmethod
+    def of(cls, html: str) -> "ContentBlocks":
+        """Of a page's HTML."""
+        parser = parse(html)
+        root = parser.css_first(".mw-parser-output") or parser.body
+        children = [] if root is None else list(root.iter(include_text=False))
+        texts = tuple(normalize_answer(child.text(separator=" ")) for child in children)
+        return cls(tuple(clean(child) for child in children), texts)
+
+    def lookup(self, text: str) -> str | None:
+        """The HTML that ``text`` (the page's text or a part of it) was taken from; None where too little is found.
+
+        The published baseline's five steps: keys are the text's lines but the first, normalised, of at least
+        KEY_CHARACTERS; the elements that hold a key; the content's children from the first to the last of them;
+        cleaned; cut at LOOKUP_CHARACTERS. Too little: under 100 characters for a text of more than 200.
+        """
+        lines = text.splitlines()
+        keys = {normalize_answer(line) for line in (lines[1:] if len(lines) > 1 else lines)}
+        keys = {key for key in keys if len(key) >= KEY_CHARACTERS}
+        holding = [number for number, found in enumerate(self.texts) if _holds_any(found, keys)]
+        if not holding:
+            return None
+        first, last = holding[0], holding[-1] + 1
+        if len(text) > 200 and len("".join(self.texts[first:last])) < 100:
+            return None
+        return "\n".join(self.html[first:last])[:LOOKUP_CHARACTERS]
 
 
 def _holds_any(found: str, keys: set[str]) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tilewright.eval.page_html import LOOKUP_CHARACTERS, dom_chunks, lookup
+from tilewright.eval.page_html import LOOKUP_CHARACTERS, ContentBlocks, dom_chunks
 
 TABLE = (
     "<table><tr><th>Year</th><th>Town</th></tr>"
@@ -14,6 +14,10 @@ PAGE = (
     f"<h2>First</h2><p>Prose of the first section.</p>{TABLE}<h2>Second</h2><div><div><p>Deep &lt;b&gt;</p></div>"
     "Loose text</div><ol class=references><li>Ref</li></ol><script>alert(1)</script></body></html>"
 )
+
+
+def lookup(html: str, text: str) -> str | None:
+    return ContentBlocks.of(html).lookup(text)
 
 
 def words(text: str) -> int:
