@@ -30,7 +30,6 @@ from tilewright.mining.make_reader_data import (
     assemble,
     choose,
     draw,
-    fraction,
     make_reader_data,
     pick_distractors,
 )
