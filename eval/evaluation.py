@@ -10,6 +10,7 @@ from tilewright.data_gen.llm import Prices
 from tilewright.data_gen.records import EvalRecord
 from tilewright.eval import analyses
 from tilewright.eval.analyses import Latencies
+from tilewright.eval.delivery_measures import delivery_measures
 from tilewright.eval.grading_cells import JUDGE, GraderName, JudgeOptions, grade_cells
 from tilewright.eval.metrics import NOT_RUN, PAGE, TILE, RowResult, Scorer
 from tilewright.eval.parts import Question
@@ -132,6 +133,7 @@ class Evaluation:
         bootstrap = plan.measure.bootstrap(plan.read)
         cells = [
             cell_metrics(cell, records, plan.columns, bootstrap, plan.measure.max_error_share)
+            | delivery_measures(self.answers[cell].delivered, plan.read, bootstrap)
             for cell, records in self.records.items()
         ]
         cells += [

@@ -172,10 +172,12 @@ class Retriever(Protocol):
 
 @dataclass(frozen=True)
 class Delivered:
-    """What a reader is given, in this order. ``flags``: what the report counts, such as ``fallback``."""
+    """What a reader is given, in this order. ``flags``: what the report counts, such as ``fallback``; ``measures``:
+    what it averages, such as ``citations``."""
 
     items: tuple[Item, ...]
     flags: tuple[str, ...] = ()
+    measures: Mapping[str, float] = field(default_factory=dict)
 
 
 Cost = Callable[[Item], int]  # tokens that an item costs the row's reader

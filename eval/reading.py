@@ -109,7 +109,7 @@ def _deliver(
             continue
         seconds.append(time.monotonic() - started)
         if not found.items and not retriever.closed_book:
-            found = Delivered((), (*found.flags, NOTHING_RETRIEVED))
+            found = Delivered((), (*found.flags, NOTHING_RETRIEVED), found.measures)
         delivered[question.query_id] = found
     return delivered, errors, seconds
 

@@ -17,6 +17,7 @@ from tilewright.eval.evidence.remedies import (
     oracle_slot,
     title_prefix,
 )
+from tilewright.eval.evidence.spire.rows import SpireSeeds, SpireViews, spire_seeds, spire_views
 from tilewright.eval.parts import Delivery, Reader, Retriever
 from tilewright.eval.readers.chat import ChatReader, chat_reader
 from tilewright.eval.readers.local import LocalReader, local_reader
@@ -26,8 +27,8 @@ from tilewright.eval.retrievers.texts import DomChunks, TextChunks, dom_chunk_it
 from tilewright.eval.retrievers.tiles import Bm25Tiles, CheckpointTiles, OcrTiles, bm25_tiles, ocr_tiles
 from tilewright.eval.workshop import Workshop
 
-RetrieverOptions = Bm25Tiles | OcrTiles | TextChunks | DomChunks | Hybrid | NoRetrieval | Oracle
-Evidence = Tessera | HtmlRag | Neighbours | TitlePrefix | OracleSlot
+RetrieverOptions = Bm25Tiles | OcrTiles | TextChunks | DomChunks | SpireSeeds | Hybrid | NoRetrieval | Oracle
+Evidence = Tessera | HtmlRag | Neighbours | TitlePrefix | OracleSlot | SpireViews
 DeliveryOptions = AsIs | Compressed | DomText | OcrText | RenderedText | HtmlLookup | HtmlChunks | Evidence
 ReaderOptions = LocalReader | ChatReader | StringEvidence
 
@@ -44,6 +45,7 @@ _RETRIEVERS: dict[type, Callable[[Any, Workshop], Retriever]] = {
     OcrTiles: ocr_tiles,
     TextChunks: text_chunks,
     DomChunks: dom_chunk_items,
+    SpireSeeds: spire_seeds,
     NoRetrieval: lambda options, workshop: ClosedBook(),
     Oracle: lambda options, workshop: GoldTiles(workshop),
 }
@@ -60,6 +62,7 @@ _DELIVERIES: dict[type, Callable[[Any, Workshop], Delivery]] = {
     Neighbours: neighbours,
     TitlePrefix: title_prefix,
     OracleSlot: oracle_slot,
+    SpireViews: spire_views,
 }
 _READERS: dict[type, Callable[[Any, Workshop], Reader]] = {
     LocalReader: local_reader,

@@ -85,6 +85,15 @@ class Document:
                 found.setdefault(node, []).append(line.number)
         return found
 
+    @cached_property
+    def row_lines(self) -> dict[Node, list[int]]:
+        """{table row: its lines}."""
+        found: dict[Node, list[int]] = {}
+        for line in self.lines:
+            if line.row is not None:
+                found.setdefault(line.row, []).append(line.number)
+        return found
+
     def leaves_of(self, seeds: Iterable[int]) -> frozenset[int]:
         """The numbers of the text leaves of seeds."""
         return frozenset(leaf for number in seeds for leaf in self.seeds[number].leaves)

@@ -11,6 +11,8 @@ from tilewright.eval.evidence.spire.document import Document
 from tilewright.eval.evidence.spire.page_lines import Line
 
 CELL, PART = " | ", "; "
+MARKS = "\ue000\ue001"  # private use: for marks of the caller's; none of them is in a page's text as rendered
+_NO_MARKS = str.maketrans("", "", MARKS)
 
 
 def render(document: Document, leaves: Iterable[int], *, around: Mapping[int, tuple[str, str]] | None = None) -> str:
@@ -30,7 +32,7 @@ def _texts(document: Document, leaves: list[int], around: Mapping[int, tuple[str
         elif leaf != last + 1 or _has_gap(document, number, leaf):
             pieces.append(" ")
         before, behind = around.get(leaf, ("", ""))
-        pieces += [before, node.text, behind]
+        pieces += [before, node.text.translate(_NO_MARKS), behind]
         last = leaf
     if current >= 0:
         yield document.lines[current], _collapsed(pieces)

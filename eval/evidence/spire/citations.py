@@ -1,0 +1,159 @@
+"""Citations that can be followed: exact paths in one state of a page, a link to the words, a tile that shows them."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import quote
+
+from tilewright.configs.errors import InputError
+from tilewright.data_gen.records import Tile, Word
+from tilewright.data_gen.span_boxes import Box, highlight, occurrences
+from tilewright.eval.evidence.html_tree import Node
+from tilewright.eval.evidence.spire.algebra import Path
+from tilewright.eval.evidence.spire.document import Document, Seed
+
+FRAGMENT_WORDS = 6  # of each end of a longer quotation, and of what stands around one that isn't unique
+_LONGEST_FRAGMENT = 200
+_WORD = re.compile(r"\S+")
+
+
+@dataclass(frozen=True)
+class Citation:
+    """``quote`` stands at ``paths`` of the document ``document_id``. ``url``: with a text fragment that finds it.
+
+    ``tile_id`` and ``boxes`` (left, top, right, bottom in tile px): where it is seen; "" and () if on no tile whole.
+    """
+
+    page_id: str
+    document_id: str
+    seed: int
+    paths: tuple[Path, ...]
+    quote: str
+    url: str
+    tile_id: str = ""
+    boxes: tuple[Box, ...] = ()
+
+
+def cite(document: Document, seed: int, page_id: str, url: str, tiles: Iterable[Tile] = ()) -> Citation:
+    """The citation of a seed. ``tiles``: those of the page, in their order."""
+    found = document.seeds[seed]
+    tile_id, boxes = shown_on(document, found, tiles)
+    paths = tuple(sorted(found.paths))
+    return Citation(
+        page_id, document.document_id, seed, paths, found.text, fragment_url(document, found, url), tile_id, boxes
+    )
+
+
+def resolve(document: Document, document_id: str, paths: Iterable[Path]) -> str:
+    """The text at ``paths``, blanks collapsed. Raises InputError if they are another document's, or lead nowhere."""
+    if document_id != document.document_id:
+        raise InputError(f"citation: wanted paths of {document.document_id}, found {document_id}")
+    wanted = {id(_node_at(document.root, path)) for path in paths}
+    text = [node.text for node, _ in document.leaves if _is_within(node, wanted)]
+    return " ".join("".join(text).split())
+
+
+def _node_at(root: Node, path: Path) -> Node:
+    node = root
+    for index in path:
+        if not 0 <= index < len(node.children):
+            raise InputError(f"citation: no node at {path}")
+        node = node.children[index]
+    return node
+
+
+def _is_within(node: Node | None, wanted: set[int]) -> bool:
+    while node is not None:
+        if id(node) in wanted:
+            return True
+        node = node.parent
+    return False
+
+
+def fragment_url(document: Document, seed: Seed, url: str) -> str:
+    """``url`` with a text fragment (WICG scroll-to-text) for the seed's words.
+
+    A short quotation whole, a longer one or one with a mark inside by its ends; one that stands in its line or on the
+    page again with the words around it.
+    """
+    line = document.lines[seed.line]
+    words = [match[0] for match in _WORD.finditer(seed.text)]
+    runs = _unbroken(document, seed)
+    if len(runs) == 1 and len(seed.text) <= _LONGEST_FRAGMENT:
+        directive = _encoded(seed.text)
+    else:
+        first, last = runs[0].split()[:FRAGMENT_WORDS], runs[-1].split()[-FRAGMENT_WORDS:]
+        directive = f"{_encoded(' '.join(first))},{_encoded(' '.join(last))}"
+    same = sum(other.text.count(seed.text) for other in document.seeds if len(other.text) >= len(seed.text))
+    if words and same > 1:
+        whole = " ".join(line.text.split())
+        before, _, behind = whole.partition(seed.text)
+        start = " ".join(before.split()[-FRAGMENT_WORDS:])
+        end = " ".join(behind.split()[:FRAGMENT_WORDS])
+        directive = (f"{_encoded(start)}-," if start else "") + directive + (f",-{_encoded(end)}" if end else "")
+    base = url.partition("#")[0]
+    return f"{base}#:~:text={directive}"
+
+
+def _encoded(text: str) -> str:
+    return quote(text, safe="").replace("-", "%2D")
+
+
+def _unbroken(document: Document, seed: Seed) -> list[str]:
+    """The seed's words in pieces between which the page shows something else (a footnote mark) or breaks the line."""
+    own = {id(document.leaves[leaf][0]) for leaf in seed.leaves}
+    line = document.lines[seed.line]
+    starts = {id(node): start for node, start in line.parts}
+    pieces: list[str] = []
+    broken, end = True, -1
+    for node in _from(document, seed):
+        if node.tag or not node.text:
+            continue
+        if id(node) not in own:
+            broken = True
+            continue
+        if broken or starts[id(node)] != end:
+            pieces.append("")
+        pieces[-1] += node.text
+        broken, end = False, starts[id(node)] + len(node.text)
+    return [text for piece in pieces if (text := " ".join(piece.split()))] or [seed.text]
+
+
+def _from(document: Document, seed: Seed) -> list[Node]:
+    """The nodes of the seed's block from its first leaf to its last."""
+    nodes = list(document.lines[seed.line].block.walk())
+    first, last = (document.leaves[seed.leaves[place]][0] for place in (0, -1))
+    places = [index for index, node in enumerate(nodes) if node is first or node is last]
+    return nodes[places[0] : places[-1] + 1] if places else [first]
+
+
+def shown_on(document: Document, seed: Seed, tiles: Iterable[Tile]) -> tuple[str, tuple[Box, ...]]:
+    """(tile_id, boxes) of the first tile that shows the seed: found within its line or table row, else by its words.
+
+    A sentence that two tiles share is looked for by its first half. ("", ()) if no tile shows it.
+    """
+    line = document.lines[seed.line]
+    numbers = document.row_lines[line.row] if line.row is not None else [line.number]
+    anchor = " ".join(document.lines[number].text for number in numbers)
+    given = list(tiles)
+    for wanted, within in ((seed.text, anchor), (seed.text, ""), (_first_half(seed.text), "")):
+        for tile in given if wanted else ():
+            words = _words_of(tile, within) if within else tile.words
+            for place in occurrences(words, wanted)[:1]:
+                return tile.tile_id, _boxes(tile, [words[index] for index in place])
+    return "", ()
+
+
+def _words_of(tile: Tile, text: str) -> Sequence[Word]:
+    places = occurrences(tile.words, text)
+    return [tile.words[index] for index in places[0]] if places else []
+
+
+def _first_half(text: str) -> str:
+    words = text.split()
+    return " ".join(words[: len(words) // 2]) if len(words) >= 8 else ""
+
+
+def _boxes(tile: Tile, words: Sequence[Word]) -> tuple[Box, ...]:
+    """Boxes around the lines of ``words``."""
+    return highlight(replace(tile, words=tuple(words)), " ".join(word.text for word in words), "").span
