@@ -77,6 +77,7 @@ def read_manifest_counts(config: Config) -> dict[str, Any]:
     return counts
 
 
+@pytest.mark.slow
 def test_failed_calls_are_tried_again_or_their_pairs_counted(config: Config, server: JudgeServer) -> None:
     whole = run_stage(STAGE, beside(config, "whole"))
     server.fail_every = 9
