@@ -97,7 +97,9 @@ def test_a_title_takes_the_place_of_the_last_words() -> None:
 def test_html_rag_takes_the_last_slot_or_all() -> None:
     one = html_rag(HtmlRag("html_rag", block_words=5), Workshop()).deliver(QUESTION, ranked("q5", "p5"), 2, cost)  # type: ignore[arg-type]
     assert [item.item_id for item in one.items] == ["q5", "html_rag"] and "4 wrote" in one.items[1].text
-    every = html_rag(HtmlRag("html_rag", displaced=9, block_words=5), Workshop()).deliver(QUESTION, ranked("q5", "p5"), 2, cost)  # type: ignore[arg-type]
+    every = html_rag(HtmlRag("html_rag", displaced=9, block_words=5), Workshop()).deliver(
+        QUESTION, ranked("q5", "p5"), 2, cost
+    )  # type: ignore[arg-type]
     assert [item.item_id for item in every.items] == ["html_rag"]
 
 
