@@ -54,6 +54,7 @@ STAGES: dict[str, tuple[str, str]] = {
     "train_reader": ("train", "reader examples -> reader checkpoint"),
     "make_questions": ("eval", "a benchmark's published files -> questions with their gold pages"),
     "evaluate": ("eval", "checkpoints -> index -> Recall@k, accuracy, report"),
+    "evaluate_citations": ("eval", "questions + pages -> sentences cited for them, and what they are worth"),
     "evaluate_mteb": ("eval", "checkpoint -> scores on ViDoRe and other tasks of page images, through mteb"),
 }
 

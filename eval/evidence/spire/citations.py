@@ -34,8 +34,33 @@ class Citation:
     boxes: tuple[Box, ...] = ()
 
 
-def cite(document: Document, seed: int, page_id: str, url: str, tiles: Iterable[Tile] = ()) -> Citation:
-    """The citation of a seed. ``tiles``: those of the page, in their order."""
+class PageTiles:
+    """The tiles of a page in their order, with all their letters in a row: what isn't among them isn't looked for."""
+
+    def __init__(self, tiles: Iterable[Tile] = ()) -> None:
+        self.tiles = [(tile, _letters(tile)) for tile in tiles]
+
+    def with_text(self, text: str) -> list[Tile]:
+        """The tiles that may show ``text``."""
+        wanted = "".join(text.split()).casefold()
+        return [tile for tile, letters in self.tiles if wanted and any(wanted in order for order in letters)]
+
+
+def _letters(tile: Tile) -> tuple[str, str]:
+    """The words without blanks, block by block and in their own order: the orders in which places are looked for."""
+    by_block = sorted(tile.words, key=lambda word: (word.block < 0, word.block))
+    return _joined(by_block), _joined(tile.words)
+
+
+def _joined(words: Iterable[Word]) -> str:
+    return "".join("".join(word.text.split()) for word in words).casefold()
+
+
+NO_TILES = PageTiles()
+
+
+def cite(document: Document, seed: int, page_id: str, url: str, tiles: PageTiles = NO_TILES) -> Citation:
+    """The citation of a seed. ``tiles``: those of the page."""
     found = document.seeds[seed]
     tile_id, boxes = shown_on(document, found, tiles)
     paths = tuple(sorted(found.paths))
@@ -127,7 +152,7 @@ def _from(document: Document, seed: Seed) -> list[Node]:
     return nodes[places[0] : places[-1] + 1] if places else [first]
 
 
-def shown_on(document: Document, seed: Seed, tiles: Iterable[Tile]) -> tuple[str, tuple[Box, ...]]:
+def shown_on(document: Document, seed: Seed, tiles: PageTiles) -> tuple[str, tuple[Box, ...]]:
     """(tile_id, boxes) of the first tile that shows the seed: found within its line or table row, else by its words.
 
     A sentence that two tiles share is looked for by its first half. ("", ()) if no tile shows it.
@@ -135,9 +160,8 @@ def shown_on(document: Document, seed: Seed, tiles: Iterable[Tile]) -> tuple[str
     line = document.lines[seed.line]
     numbers = document.row_lines[line.row] if line.row is not None else [line.number]
     anchor = " ".join(document.lines[number].text for number in numbers)
-    given = list(tiles)
     for wanted, within in ((seed.text, anchor), (seed.text, ""), (_first_half(seed.text), "")):
-        for tile in given if wanted else ():
+        for tile in tiles.with_text(within or wanted) if wanted else ():
             words = _words_of(tile, within) if within else tile.words
             for place in occurrences(words, wanted)[:1]:
                 return tile.tile_id, _boxes(tile, [words[index] for index in place])
