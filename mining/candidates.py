@@ -56,20 +56,20 @@ class Searcher:
         opened, store = TileIndex.load(index), TileStore.open(tiles)
         encoder = load_encoder(checkpoint, device=choose_device(device))
         opened.check_encoder(encoder.hash, str(index))
-        missing = next((tile_id for tile_id in opened.tile_ids if tile_id not in store), None)
+        missing = opened.first_beyond(store.tile_ids)
         if missing is not None:
             raise InputError(f"{index}: tile {missing} is not in {tiles}: index and tiles are of different corpora")
         return cls(opened, encoder, store)
 
     def check_positives(self, pairs: Sequence[QAPair], where: Path) -> None:
         """Raises InputError for a pair whose positive isn't in the index."""
-        indexed = set(self.index.tile_ids)
-        for pair in pairs:
-            if pair.tile_id not in indexed:
-                raise InputError(
-                    f"{where}: {pair.query_id}: tile {pair.tile_id} is not in the index of {len(indexed)} tiles:"
-                    " pairs and index are of different corpora"
-                )
+        missing = self.index.missing([pair.tile_id for pair in pairs])
+        if missing:
+            first = next(pair for pair in pairs if pair.tile_id == missing[0])
+            raise InputError(
+                f"{where}: {first.query_id}: tile {first.tile_id} is not in the index of {len(self.index)} tiles"
+                f" ({len(missing)} of {len(pairs)} pairs): pairs and index are of different corpora"
+            )
 
     def tile(self, tile_id: str) -> Tile:
         """A tile without its image; recent ones are kept in memory (some are candidates of many queries)."""

@@ -27,7 +27,6 @@ from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_pat
 from tilewright.data_gen.parts import part_of
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.mining.embed_blocks import BlockFiles, embed_blocks
-from tilewright.mining.embed_blocks import prefetch as prefetch
 from tilewright.mining.embed_plan import Plan, make_plan, usable
 from tilewright.mining.embed_ray import ActorTask, RaySettings, embed_on_ray
 from tilewright.mining.vector_store import Array, VectorShard, VectorStore

@@ -38,7 +38,7 @@ from tilewright.mining.index_folder import (
 from tilewright.mining.index_quantiser import Quantiser
 from tilewright.mining.index_recall import DEPTH, check_recall, recall_vs_exact
 from tilewright.mining.index_search import Hits, Searcher
-from tilewright.mining.index_segment import Segment
+from tilewright.mining.index_segment import Segment, first_beyond, missing_from
 from tilewright.mining.index_settings import FLAT, RECALL, IndexSettings, RecallSettings, make_plan
 from tilewright.mining.index_source import InMemorySource, Source, sample_of
 from tilewright.mining.index_topk import Backend, TopK, choose_top_k
@@ -68,7 +68,15 @@ class TileIndex:
         return sum(len(segment.live) for segment in self.segments)
 
     def __contains__(self, tile_id: str) -> bool:
-        return any(segment.find(encode_ids([tile_id]))[0] >= 0 for segment in self.segments)
+        return not self.missing([tile_id])
+
+    def missing(self, tile_ids: Sequence[str]) -> list[str]:
+        """Those of ``tile_ids`` that aren't in the index."""
+        return missing_from(self.segments, tile_ids)
+
+    def first_beyond(self, tile_ids: Sequence[str]) -> str | None:
+        """A tile of the index that isn't among ``tile_ids``, which are read in blocks; None if there is none."""
+        return first_beyond(self.segments, tile_ids)
 
     @property
     def backend(self) -> str:

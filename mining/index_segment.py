@@ -6,9 +6,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tilewright.mining.index_arrays import Array, encode_ids
+from tilewright.mining.index_arrays import Array, decode_ids, encode_ids
 from tilewright.mining.index_lists import InvertedLists
 from tilewright.mining.index_topk import Found, TopK, padded, top_k_of_rows
+
+_IDS_AT_ONCE = 65_536
 
 
 class Vectors(Protocol):
@@ -84,9 +86,13 @@ class Segment:
         wanted = ids[fits].astype(self.ids.dtype)
         places = np.searchsorted(self.ids, wanted, sorter=self.order)
         found = self.order[np.minimum(places, len(self) - 1)]
-        there = (self.ids[found] == wanted) & ~np.isin(found, self.removed)
+        there = (self.ids[found] == wanted) & ~self._is_removed(found)
         rows[fits[there]] = found[there]
         return rows
+
+    def _is_removed(self, rows: Array) -> Array:
+        places = np.searchsorted(self.removed, rows)
+        return np.append(self.removed, -1)[np.minimum(places, len(self.removed))] == rows
 
     def of_pages(self, pages: Collection[str]) -> Allowed:
         """The live tiles of ``pages``, found by bisection."""
@@ -124,6 +130,27 @@ class Segment:
         if self._held is None:
             self._held = top_k.hold(self.stored.matrix)
         return padded(*top_k(queries, self._held, min(k, len(self))), k)
+
+
+def missing_from(segments: Sequence[Segment], tile_ids: Sequence[str]) -> list[str]:
+    """Those of ``tile_ids`` that no segment holds."""
+    encoded = encode_ids(tile_ids)
+    missing = np.all([segment.find(encoded) < 0 for segment in segments], axis=0)
+    return [tile_ids[place] for place in np.flatnonzero(np.broadcast_to(missing, len(tile_ids))).tolist()]
+
+
+def first_beyond(segments: Sequence[Segment], tile_ids: Sequence[str]) -> str | None:
+    """A tile of the segments that isn't among ``tile_ids``, which are read in blocks; None if there is none."""
+    beyond = [np.isin(np.arange(len(segment)), segment.live_rows()) for segment in segments]
+    for start in range(0, len(tile_ids), _IDS_AT_ONCE):
+        encoded = encode_ids(tile_ids[start : start + _IDS_AT_ONCE])
+        for segment, left in zip(segments, beyond, strict=True):
+            rows = segment.find(encoded)
+            left[rows[rows >= 0]] = False
+    for segment, left in zip(segments, beyond, strict=True):
+        if left.any():
+            return decode_ids(segment.ids[[int(np.argmax(left))]])[0]
+    return None
 
 
 def sorted_rows(ids: Array) -> Array:

@@ -6,14 +6,13 @@ becomes neither. The walk ends at ``negatives`` negatives (PixelRAG, arXiv 2606.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError, process_items
-from tilewright.configs.stage import Counts, Inputs, Stage, main
+from tilewright.configs.stage import Counts, Inputs, Stage, StageError, main
 from tilewright.data_gen.llm import Client, Session
 from tilewright.data_gen.llm_judge import LlmJudge, Look
 from tilewright.data_gen.parts import part_of
@@ -21,11 +20,13 @@ from tilewright.data_gen.records import QAPair, TrainingExample, read_jsonl
 from tilewright.data_gen.splits import pages_of_split
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.tiles import page_of
+from tilewright.data_gen.verdicts import Verdict
 from tilewright.mining.candidates import Candidates, Searcher, blocks_of
+from tilewright.mining.embed_blocks import prefetch
 from tilewright.mining.judge import JUDGES, Judge
 from tilewright.mining.mined import Rules, mined_of
 from tilewright.mining.mining_config import Config as Config
-from tilewright.mining.mining_report import show, write_cost, write_results
+from tilewright.mining.mining_report import JUDGED, show, write_cost, write_results
 from tilewright.mining.modes import route_of
 from tilewright.mining.walk import Walk, walk, walk_ahead
 from tilewright.train.split_files import read_pairs
@@ -39,7 +40,8 @@ def mine_negatives(config: Config, inputs: Inputs, out: Path) -> Counts:
     """Write examples.jsonl (TrainingExample, in the order of the pairs), outcomes.jsonl, verdicts.jsonl, report.json
     and, if wanted, review.html; counts by outcome and reason.
 
-    Raises InputError for pairs of other pages than ``pages`` or tiles than the index, StageError for a failed search.
+    Raises InputError for pairs of other pages than ``pages`` or tiles than the index, StageError for a failed search
+    and for too many candidates without a verdict.
     """
     pairs = read_pairs(inputs["pairs"])
     pages = pages_of_split(inputs["pages"], "train") if "pages" in inputs else None
@@ -103,7 +105,22 @@ def _search_and_judge(
             max_error_share=config.max_error_share,
             metrics=None if session is None else session.metrics,
         )
+        check_unparsed(found, config.max_error_share)
         return found, None if session is None else session.ledger.report()["all"]
+
+
+def check_unparsed(found: Mapping[str, Entry], most: float) -> None:
+    """Raise StageError if more than a share of ``most`` of the judged candidates of ``found`` have no verdict."""
+    judged = [(query_id, row) for query_id, entry in found.items() for row in entry["looked"] if row[3] in JUDGED]
+    unparsed = [(query_id, *row) for query_id, row in judged if row[3] == Verdict.UNPARSED.value]
+    if len(unparsed) > most * len(judged):
+        query_id, tile_id, *_, by = unparsed[0]
+        raise StageError(
+            f"mine_negatives: no verdict for {len(unparsed)} of {len(judged)} judged candidates, allowed share {most};"
+            f" first: {query_id}, tile {tile_id}: {by}. Every verdict is kept: mend the prompt, the model or max_tokens"
+            " (another request: give another out; the cache of calls serves it too), or accept them by a larger"
+            " max_error_share and run the same command again"
+        )
 
 
 class _Searched:
@@ -127,12 +144,9 @@ class _Searched:
         return len(self._todo)
 
     def __iter__(self) -> Iterator[Ranked]:
-        ahead: Future[list[Ranked]] | None = None
-        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="search") as pool:
-            for block in blocks_of(self._pairs, self._config.block, self._todo):
-                ready, ahead = ahead, pool.submit(self._search, block)
-                yield from () if ready is None else ready.result()
-            yield from () if ahead is None else ahead.result()
+        blocks = blocks_of(self._pairs, self._config.block, self._todo)
+        for _, ranked in prefetch(blocks, self._search, workers=1):
+            yield from ranked
 
     def _search(self, block: Sequence[QAPair]) -> list[Ranked]:
         scored = self._config.mode == "margin"

@@ -57,7 +57,8 @@ class Config:
 
     ``judge``: grounded (offline, by DOM text) or openai: the two-step judge of ``llm``, which sees the tiles; it asks
     about up to ``width`` candidates of a query at a time, with the same result and some calls more. A pair whose call
-    failed is an error, of which at most ``max_error_share`` of all pairs are allowed, counted as dropped.
+    failed is an error, of which at most ``max_error_share`` of all pairs are allowed, counted as dropped; no larger
+    share of the judged candidates may be without a verdict, as no reply about them could be read.
     ``round``: 1 for the base checkpoint, 2 for one trained on round 1, ...; ``previous``: examples.jsonl of an earlier
     round, whose known positives stay so without being judged again.
 

@@ -163,9 +163,13 @@ def test_pairs_whose_call_failed_are_counted_or_stop_the_stage(config: Config, m
 
 
 def test_an_unparsed_reply_is_no_verdict(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too many of them stop the stage as failed calls do; what was found out is kept."""
     monkeypatch.setitem(JUDGES, "grounded", lambda: Failing(Verdict.UNPARSED))
-    counts = run_stage(STAGE, config)["counts"]
-    assert counts["skipped_unparsed"] > 0 == counts["false_negatives_found"]
+    with pytest.raises(StageError, match=r"no verdict for \d+ of \d+ judged candidates.*max_error_share"):
+        run_stage(STAGE, config)
+    monkeypatch.setitem(JUDGES, "grounded", lambda: Failing(None))  # isn't asked again
+    counts = run_stage(STAGE, dataclasses.replace(config, max_error_share=0.9))["counts"]
+    assert counts["skipped_unparsed"] > 0 == counts["false_negatives_found"] == counts["dropped_error"]
     assert counts["negatives"] == counts["verdicts"]["WRONG"] == 16
     unparsed = [one for one in read_jsonl(config.out / "verdicts.jsonl", Looked) if one.outcome == "UNPARSED"]
     examples = {example.query_id: example for example in _examples(config)}
