@@ -17,6 +17,8 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_path, main, write_atomically
 from tilewright.data_gen.records import write_jsonl
 from tilewright.data_gen.tile_store import TileStore
+from tilewright.eval.agent.options import Agent, check_agents
+from tilewright.eval.agent.outputs import copy_agent_steps
 from tilewright.eval.cache import Cache
 from tilewright.eval.checkpoints import Checkpoint, check_names, folders_of, runs_of
 from tilewright.eval.dry_run import report_cost
@@ -120,16 +122,14 @@ class Config:
         if not self.graders or len(set(self.graders)) < len(self.graders):
             raise ValueError(f"graders: wanted at least one, each once, found {list(self.graders)}")
         if (self.pairs is None) == (self.questions is None):
-            raise ValueError(
-                "pairs: wanted them, or `questions` (of make_questions) in their place, found both or none"
-            )
+            raise ValueError("pairs: wanted them, or `questions` (of make_questions) instead, found both or none")
         _check_rows(self)
 
     def as_dry_run(self, out: Path) -> "Config":
         """The same, asking no model: it ends with what they would be asked."""
         readers = {
             name: dataclasses.replace(reader, llm=dataclasses.replace(reader.llm, dry_run=True))
-            if isinstance(reader, ChatReader)
+            if isinstance(reader, ChatReader | Agent)
             else reader
             for name, reader in self.readers.items()
         }
@@ -161,6 +161,7 @@ def _check_rows(config: Config) -> None:
                     raise ValueError(f"rows: no {part} {name!r}; there are {names}")
         if max(spec.k) > config.depth and any(True for _ in spec.cells()):
             raise ValueError(f"rows: wanted k of at most depth {config.depth}, found {spec.k}")
+    check_agents(cells_of(specs), config.readers, {**BUILT_IN_RETRIEVERS, **config.retrievers})
     rows = [*(name for spec in specs for name in spec.retrievers), *(cell.name for cell in cells_of(specs))]
     for pair in config.compare:
         for name in pair:
@@ -257,6 +258,7 @@ def _write(
     write_rankings(out, workshop.questions, workshop.pool, workshop.urls, evaluation.results)
     for cell, records in evaluation.records.items():
         write_jsonl(out / "records" / f"{cell.name}.jsonl", records)
+    copy_agent_steps(evaluation.registry, evaluation.answers, evaluation.plan.read, out)
     write_atomically(out / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     write_report(out, metrics, evaluation, runs, config)
     (out / LOGS).mkdir(exist_ok=True)

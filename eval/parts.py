@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, Protocol, overload
+from typing import Literal, Protocol, overload, runtime_checkable
 
 from PIL import Image
 
@@ -20,6 +20,7 @@ from tilewright.train.compress import compress, size
 
 Hits = Sequence[tuple[str, float]]  # (item_id, score), best first, each item once
 Modality = Literal["picture", "text"]
+RETRIEVAL_FAILED, DELIVERY_FAILED, READER_FAILED = "retrieval failed", "delivery failed", "reader failed"
 
 
 @dataclass(frozen=True)
@@ -197,6 +198,13 @@ class Delivery(Protocol):
         ...
 
 
+@runtime_checkable
+class Preparing(Protocol):
+    """A delivery that does its work for many items at once before it delivers."""
+
+    def prepare(self, items: Sequence[Item]) -> None: ...
+
+
 @dataclass(frozen=True)
 class Asked:
     """One question to a reader with what it is given."""
@@ -215,7 +223,8 @@ class Prediction:
     """A reader's answer and its cost in tokens: ``visual_tokens`` (of pictures) and ``retrieved_text_tokens`` are parts
     of ``input_tokens``; ``seconds``: how long it took, for the table of latencies alone.
 
-    ``told``: whether the token counts are the server's or tokenizer's own, not an estimate.
+    ``told``: whether the token counts are the server's or tokenizer's own, not an estimate. ``flags`` and ``measures``:
+    of a reader that searches, as of what is Delivered.
     """
 
     text: str
@@ -225,6 +234,8 @@ class Prediction:
     output_tokens: int
     seconds: float = 0.0
     told: bool = True
+    flags: tuple[str, ...] = ()
+    measures: Mapping[str, float] = field(default_factory=dict)
 
 
 class Reader(Protocol):
@@ -249,6 +260,15 @@ class Reader(Protocol):
 
     def answer(self, asked: Sequence[Asked], out: Path) -> Iterable[tuple[Asked, Prediction | ItemError]]:
         """Each with its prediction or error, as they end, in any order. ``out``: a folder for logs and replies."""
+        ...
+
+
+@runtime_checkable
+class Searching(Protocol):
+    """A reader that searches: it is given no items, but the row's retriever and delivery as its tool."""
+
+    def using(self, retriever: Retriever, delivery: Delivery, k: int) -> Reader:
+        """The same reader with this tool. Raises InputError if it can't search with it."""
         ...
 
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from tilewright.configs.digests import plain
 from tilewright.configs.items import ItemError
@@ -13,21 +13,28 @@ from tilewright.eval.cache import Cache
 from tilewright.eval.graders import Graded, gives_up
 from tilewright.eval.grading import Grade
 from tilewright.eval.metrics import RowResult
-from tilewright.eval.parts import Asked, Delivered, Delivery, Item, Prediction, Question, Ranked, Reader, Retriever
+from tilewright.eval.parts import (
+    DELIVERY_FAILED,
+    READER_FAILED,
+    RETRIEVAL_FAILED,
+    Asked,
+    Delivered,
+    Delivery,
+    Item,
+    Prediction,
+    Preparing,
+    Question,
+    Ranked,
+    Reader,
+    Retriever,
+    Searching,
+)
 from tilewright.eval.registry import Registry
 from tilewright.eval.rows import Cell
 
 SHOWN_CHARACTERS = 600
-RETRIEVAL_FAILED, DELIVERY_FAILED, READER_FAILED = "retrieval failed", "delivery failed", "reader failed"
 NOTHING_RETRIEVED = "nothing_retrieved"
 NO_ANSWER = Prediction("", 0, 0, 0, 0)
-
-
-@runtime_checkable
-class Preparing(Protocol):
-    """A delivery that does its work for many items at once before it delivers."""
-
-    def prepare(self, items: Sequence[Item]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -46,14 +53,20 @@ def answer_cell(
 ) -> Answers:
     """Deliver to and ask the cell's reader; questions that it has answered before, for any cell, aren't asked again.
 
-    A retrieval, delivery or reader that fails is the question's error: never a wrong or a closed-book answer.
+    A retrieval, delivery or reader that fails is the question's error: never a wrong or a closed-book answer. A reader
+    that searches gets no items but a tool; what its searches say of themselves stands for what was delivered.
     """
-    retriever, reader = registry.retriever(cell.retriever), registry.reader(cell.reader)
-    delivered, errors, seconds = _deliver(cell, registry.delivery(cell.delivery), retriever, reader, result, questions)
+    retriever, reader = registry.retriever(cell.retriever), reader_of(cell, registry)
+    searching = isinstance(reader, Searching)
+    if not searching:
+        delivery = registry.delivery(cell.delivery)
+        delivered, errors, seconds = _deliver(cell, delivery, retriever, reader, result, questions)
+    else:
+        delivered, errors, seconds = {question.query_id: Delivered(()) for question in questions}, {}, []
     asked = {
         question.query_id: Asked(question, delivered[question.query_id].items)
         for question in questions
-        if question.query_id in delivered and (delivered[question.query_id].items or retriever.closed_book)
+        if question.query_id in delivered and (delivered[question.query_id].items or retriever.closed_book or searching)
     }
     part = cache.part("answers", reader.identity)
 
@@ -62,9 +75,24 @@ def answer_cell(
 
     values, failed = cache.values(part, cell.name, list(asked.values()), key, _working(reader, part))
     predictions = {name: Prediction(**values[key(one)]) for name, one in asked.items() if key(one) in values}
-    errors |= {name: f"{READER_FAILED}: {failed[key(one)]}" for name, one in asked.items() if key(one) in failed}
+    errors |= {name: _failure(failed[key(one)]) for name, one in asked.items() if key(one) in failed}
     predictions |= {name: NO_ANSWER for name in delivered if name not in asked}
+    if searching:
+        delivered = {name: Delivered((), tuple(one.flags), one.measures) for name, one in predictions.items()}
     return Answers(cell, predictions, errors, delivered, seconds)
+
+
+def reader_of(cell: Cell, registry: Registry) -> Reader:
+    """The cell's reader, with the cell's tool if it searches. Raises as ``registry.reader``."""
+    reader = registry.reader(cell.reader)
+    if isinstance(reader, Searching):
+        return reader.using(registry.retriever(cell.retriever), registry.delivery(cell.delivery), cell.k)
+    return reader
+
+
+def _failure(said: str) -> str:
+    """A reader's error, by what failed."""
+    return said if said.startswith((RETRIEVAL_FAILED, DELIVERY_FAILED)) else f"{READER_FAILED}: {said}"
 
 
 def _working(reader: Reader, part: Path) -> Callable[[Sequence[Asked]], Any]:

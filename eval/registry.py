@@ -5,6 +5,8 @@ from typing import Any
 
 from tilewright.configs.errors import InputError
 from tilewright.eval import deliveries as delivering
+from tilewright.eval.agent.options import Agent
+from tilewright.eval.agent.reader import agent_reader
 from tilewright.eval.deliveries import AsIs, Compressed, DomText, HtmlChunks, HtmlLookup, OcrText, RenderedText
 from tilewright.eval.evidence.delivery import Tessera, tessera
 from tilewright.eval.evidence.remedies import (
@@ -30,7 +32,7 @@ from tilewright.eval.workshop import Workshop
 RetrieverOptions = Bm25Tiles | OcrTiles | TextChunks | DomChunks | SpireSeeds | Hybrid | NoRetrieval | Oracle
 Evidence = Tessera | HtmlRag | Neighbours | TitlePrefix | OracleSlot | SpireViews
 DeliveryOptions = AsIs | Compressed | DomText | OcrText | RenderedText | HtmlLookup | HtmlChunks | Evidence
-ReaderOptions = LocalReader | ChatReader | StringEvidence
+ReaderOptions = LocalReader | ChatReader | StringEvidence | Agent
 
 BUILT_IN_RETRIEVERS: dict[str, RetrieverOptions] = {
     "bm25": Bm25Tiles("bm25"),
@@ -68,6 +70,7 @@ _READERS: dict[type, Callable[[Any, Workshop], Reader]] = {
     LocalReader: local_reader,
     ChatReader: chat_reader,
     StringEvidence: string_reader,
+    Agent: agent_reader,
 }
 
 

@@ -47,10 +47,8 @@ class ServedReader:
         )
 
     def cost(self, item: Item) -> int:
-        """Visual tokens at factor 32 of what is sent, or a quarter of a text's bytes: servers tell sums alone."""
-        if item.picture is not None:
-            return visual_tokens(*item.picture.shown_px)
-        return len(item.text.encode("utf-8", "replace")) // 4 + 1
+        """See ``estimated_cost``."""
+        return estimated_cost(item)
 
     def answer(self, asked: Sequence[Asked], out: Path) -> Iterator[tuple[Asked, Prediction | ItemError]]:
         """Each with its prediction or error. Raises StageError where the run must stop (budget, key, no server)."""
@@ -80,6 +78,13 @@ class ServedReader:
         }
 
 
+def estimated_cost(item: Item) -> int:
+    """Visual tokens at factor 32 of what is sent, or a quarter of a text's bytes: servers tell sums alone."""
+    if item.picture is not None:
+        return visual_tokens(*item.picture.shown_px)
+    return len(item.text.encode("utf-8", "replace")) // 4 + 1
+
+
 def _said(reply: str) -> str | None:
     """The reply itself; a blank one can't be used."""
     return reply.strip() or None
@@ -96,7 +101,7 @@ def request_for(asked: Asked) -> Request:
             parts.append(f"[{number}] {item.title}\n{item.text}\n")
             continue
         try:
-            parts.append(ImagePart(_png(item.picture.shown())))
+            parts.append(ImagePart(png_of(item.picture.shown())))
         except InputError as error:
             raise ItemError(f"{item.item_id}: {error}") from error
     if asked.question.picture:
@@ -107,7 +112,8 @@ def request_for(asked: Asked) -> Request:
     return Request(PURPOSE, tuple(parts))
 
 
-def _png(image: Image.Image) -> bytes:
+def png_of(image: Image.Image) -> bytes:
+    """``image`` as PNG, packed fast."""
     encoded = io.BytesIO()
     image.save(encoded, "PNG", compress_level=1)
     return encoded.getvalue()
