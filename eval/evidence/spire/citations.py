@@ -1,6 +1,5 @@
 """Citations that can be followed: exact paths in one state of a page, a link to the words, a tile that shows them."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import quote
@@ -14,7 +13,6 @@ from tilewright.eval.evidence.spire.document import Document, Seed
 
 FRAGMENT_WORDS = 6  # of each end of a longer quotation, and of what stands around one that isn't unique
 _LONGEST_FRAGMENT = 200
-_WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True)
@@ -101,8 +99,6 @@ def fragment_url(document: Document, seed: Seed, url: str) -> str:
     A short quotation whole, a longer one or one with a mark inside by its ends; one that stands in its line or on the
     page again with the words around it.
     """
-    line = document.lines[seed.line]
-    words = [match[0] for match in _WORD.finditer(seed.text)]
     runs = _unbroken(document, seed)
     if len(runs) == 1 and len(seed.text) <= _LONGEST_FRAGMENT:
         directive = _encoded(seed.text)
@@ -110,14 +106,27 @@ def fragment_url(document: Document, seed: Seed, url: str) -> str:
         first, last = runs[0].split()[:FRAGMENT_WORDS], runs[-1].split()[-FRAGMENT_WORDS:]
         directive = f"{_encoded(' '.join(first))},{_encoded(' '.join(last))}"
     same = sum(other.text.count(seed.text) for other in document.seeds if len(other.text) >= len(seed.text))
-    if words and same > 1:
-        whole = " ".join(line.text.split())
-        before, _, behind = whole.partition(seed.text)
-        start = " ".join(before.split()[-FRAGMENT_WORDS:])
-        end = " ".join(behind.split()[:FRAGMENT_WORDS])
+    if same > 1:
+        before, behind = _around(document, seed)
+        start, end = " ".join(before.split()[-FRAGMENT_WORDS:]), " ".join(behind.split()[:FRAGMENT_WORDS])
         directive = (f"{_encoded(start)}-," if start else "") + directive + (f",-{_encoded(end)}" if end else "")
     base = url.partition("#")[0]
     return f"{base}#:~:text={directive}"
+
+
+def _around(document: Document, seed: Seed) -> tuple[str, str]:
+    """What the seed's block shows before and behind it, footnote marks included."""
+    first, last = (document.leaves[seed.leaves[end]][0] for end in (0, -1))
+    texts: list[list[str]] = [[], [], []]
+    place = 0
+    for node in document.lines[seed.line].block.walk():
+        place = 1 if node is first else place
+        if node.tag == "br":
+            texts[place].append(" ")
+        elif not node.tag:
+            texts[place].append(node.text)
+        place = 2 if node is last else place
+    return "".join(texts[0]), "".join(texts[2])
 
 
 def _encoded(text: str) -> str:
