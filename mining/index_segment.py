@@ -92,7 +92,8 @@ class Segment:
 
     def _is_removed(self, rows: Array) -> Array:
         places = np.searchsorted(self.removed, rows)
-        return np.append(self.removed, -1)[np.minimum(places, len(self.removed))] == rows
+        gone: Array = np.append(self.removed, -1)[np.minimum(places, len(self.removed))] == rows
+        return gone
 
     def of_pages(self, pages: Collection[str]) -> Allowed:
         """The live tiles of ``pages``, found by bisection."""

@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from tilewright.configs.errors import InputError, UserError
-from tilewright.mining import index_search, index_topk
-from tilewright.mining.build_index import Config, build_index
+from tilewright.configs.stage import run_stage
+from tilewright.data_gen.tile_store import TileStore
+from tilewright.mining import embed_tiles, index_search, index_topk
+from tilewright.mining.build_index import STAGE, Config, build_index
 from tilewright.mining.faiss_import import check_one_build, import_faiss, import_faiss_gpu
 from tilewright.mining.index import Backend, TileIndex
+from tilewright.train.encoder import load_encoder
 
 BACKENDS: tuple[Backend, ...] = ("faiss", "torch")
 HASH = "e" * 64
@@ -167,6 +170,23 @@ def test_two_builds_of_faiss_are_a_start_up_error(installed: list[str], conflict
 def test_the_stage_refuses_folders_without_vectors(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"not a folder of vectors \(vectors\.json"):
         build_index(Config(out=tmp_path / "out", vectors=(tmp_path,)), {}, tmp_path / "out")
+
+
+def test_from_tiles_to_hits(corpus: Any, tmp_path: Path) -> None:
+    """embed_tiles, then build_index: each picture finds its own tile first, a question what the vectors say."""
+    places = {name: corpus.inputs[name] for name in ("checkpoint", "tiles")}
+    run_stage(embed_tiles.STAGE, embed_tiles.Config(out=tmp_path / "vectors", device="cpu", **places))
+    run_stage(STAGE, Config(out=tmp_path / "index", vectors=(tmp_path / "vectors",)))
+    index, store = TileIndex.load(tmp_path / "index"), TileStore.open(places["tiles"])
+    encoder = load_encoder(places["checkpoint"])
+    index.check_encoder(encoder.hash)
+    pictures = encoder.encode_tiles([store.image(tile_id) for tile_id in store.tile_ids])
+    found = index.search(pictures, 1)
+    assert [hits[0][0] for hits in found] == list(store.tile_ids) and index.first_beyond(store.tile_ids) is None
+    assert [hits[0][1] for hits in found] == pytest.approx([1.0] * len(store), abs=1e-5)
+    questions = encoder.encode_queries(["What is the capital of Aland?", "Which city lies on a river?"])
+    best = (questions @ pictures.T).max(dim=1).values
+    assert [hits[0][1] for hits in index.search(questions, 3)] == pytest.approx(best.tolist(), abs=1e-5)
 
 
 def test_numpy_queries() -> None:

@@ -75,3 +75,17 @@ def test_the_manifest_stays_aside_once_the_index_has_changed(index: Path) -> Non
         TileIndex.load(index).remove(IDS[:1])
     assert read_manifest(index) is None
     assert len(TileIndex.load(index)) == 299
+
+
+def test_the_smoke_configs_run_on_a_corpus_of_fourteen_tiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """build_index, train_index and merge_index as they ship, and an index by the quantiser that was trained."""
+    monkeypatch.setenv("TILEWRIGHT_RUNS", str(tmp_path))
+    _store(tmp_path / "smoke/vectors_base", slice(0, 14))
+    for stage in ("build_index", "train_index", "merge_index"):
+        main([stage, f"configs/mining/{stage}/smoke.yaml"])
+    one, merged = (TileIndex.load(tmp_path / "smoke" / name) for name in ("index_base", "index_merged"))
+    assert merged.tile_ids == one.tile_ids and merged.search(VECTORS[:3], 5) == one.search(VECTORS[:3], 5)
+    trained = f"trained={tmp_path}/smoke/index_quantiser"
+    main(["build_index", "configs/mining/build_index/smoke.yaml", f"out={tmp_path}/quantised", trained])
+    info = TileIndex.load(tmp_path / "quantised").info()
+    assert (info["kind"], info["tiles"], info["recall_at_10_vs_exact"]) == ("ivf_sq8", 14, 1.0)

@@ -73,7 +73,10 @@ def test_edits_give_the_index_of_what_is_left(
             assert (len(found), set(found.tile_ids)) == (len(there), {IDS[number] for number in there})
             assert found.search(QUERIES, k) == wanted.search(QUERIES, k)
             assert found.search(QUERIES, 7, pages=pages) == wanted.search(QUERIES, 7, pages=pages)
-            assert all((IDS[number] in found) == (number in there) for number in range(0, COUNT, 50))
+            assert found.missing(IDS) == [IDS[number] for number in range(COUNT) if number not in there]
+            left, one = [IDS[number] for number in there], IDS[max(there)]
+            assert found.first_beyond(left) is None and one in found
+            assert found.first_beyond([tile_id for tile_id in left if tile_id != one]) == one
 
     check()
 
