@@ -11,6 +11,7 @@ from tilewright.data_gen.records import EvalRecord
 from tilewright.eval import analyses
 from tilewright.eval.analyses import Latencies
 from tilewright.eval.delivery_measures import delivery_measures
+from tilewright.eval.evidence.row_trace import RowTraces
 from tilewright.eval.grading_cells import JUDGE, GraderName, JudgeOptions, grade_cells
 from tilewright.eval.metrics import NOT_RUN, PAGE, TILE, RowResult, Scorer
 from tilewright.eval.parts import Question
@@ -164,9 +165,23 @@ class Evaluation:
         return {
             "failure_modes": modes,
             "accuracy_by_kind": accuracy,
+            "evidence_trace": self._traces(),
             **self._of_retrieval(),
             "token_sweep": analyses.token_sweep(cells, plan.deciding),
             "costs": analyses.costs(named, self._prices()),
+        }
+
+    def _traces(self) -> dict[str, Any]:
+        """{cell: where its questions' answers stop being whole}; of retrievers that have items."""
+        registry = self.registry
+        traced = {
+            name: RowTraces(registry.retriever(name), result, registry.workshop.pages)
+            for name, result in self.results.items()
+        }
+        return {
+            cell.name: traced[cell.retriever].summary(self.plan.read, answers.delivered)
+            for cell, answers in self.answers.items()
+            if not registry.retriever(cell.retriever).closed_book
         }
 
     def _of_retrieval(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
@@ -16,8 +17,16 @@ from tilewright.data_gen.sources.pages_folder import PagesFolder
 from tilewright.eval.cache import Cache
 from tilewright.eval.tools import require_module
 
-Parser = Literal["trafilatura", "mwparserfromhell"]
-EXTRAS = {"trafilatura": "text", "mwparserfromhell": "quickstart"}
+Parser = Literal["trafilatura", "trafilatura_recall", "mwparserfromhell"]
+WIKITEXT: Parser = "mwparserfromhell"
+_EXTRAS: Mapping[str, str] = {"trafilatura": "text", WIKITEXT: "quickstart"}
+
+
+def module_of(parser: Parser) -> str:
+    """The module that ``parser`` is a way to call. Raises MissingToolError if it isn't installed."""
+    module = parser.removesuffix("_recall")
+    require_module(module, _EXTRAS[module])
+    return module
 
 
 @dataclass(frozen=True)
@@ -56,10 +65,10 @@ class Pages:
 
         mwparserfromhell reads wikitext, so it needs the dump. Raises MissingToolError, InputError without a dump.
         """
-        require_module(parser, EXTRAS[parser])
+        module = module_of(parser)
         documents: dict[str, str] = {}
         errors: dict[str, str] = {}
-        source = self.html if parser == "trafilatura" else self._wikitexts().__getitem__
+        source = self._wikitexts().__getitem__ if parser == WIKITEXT else self.html
         for page_id in self.pages:
             try:
                 documents[page_id] = source(page_id)
@@ -70,13 +79,12 @@ class Pages:
         digests = {
             page_id: hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() for page_id, text in documents.items()
         }
-        parse = _trafilatura if parser == "trafilatura" else _wikitext
 
         def work(todo: Sequence[str]) -> Iterator[tuple[str, str | ItemError]]:
             for page_id in todo:
-                yield page_id, _parsed(parse, documents[page_id], page_id)
+                yield page_id, _parsed(_PARSERS[parser], documents[page_id], page_id)
 
-        part = cache.part("parses", parser, version(parser), PARSE_SETTINGS[parser])
+        part = cache.part("parses", parser, version(module), _PARSE_SETTINGS[parser])
         texts, failed = cache.values(part, parser, list(documents), digests.__getitem__, work)
         for page_id, digest in digests.items():
             if digest in failed:
@@ -93,7 +101,11 @@ class Pages:
         return {found: text for found, text in articles if found in self.pages}
 
 
-PARSE_SETTINGS = {"trafilatura": "txt, tables, no comments", "mwparserfromhell": "strip_code"}
+_PARSE_SETTINGS = {
+    "trafilatura": "txt, tables, no comments",
+    "trafilatura_recall": "txt, tables, no comments, favor_recall",
+    WIKITEXT: "strip_code",
+}
 
 
 def _parsed(parse: Callable[[str], str], document: str, page_id: str) -> str | ItemError:
@@ -104,10 +116,13 @@ def _parsed(parse: Callable[[str], str], document: str, page_id: str) -> str | I
         return ItemError(f"page {page_id}: {type(error).__name__}: {error}")
 
 
-def _trafilatura(html: str) -> str:
+def _trafilatura(html: str, *, recall: bool = False) -> str:
     import trafilatura
 
-    return trafilatura.extract(html, output_format="txt", include_comments=False, include_tables=True) or ""
+    found = trafilatura.extract(
+        html, output_format="txt", include_comments=False, include_tables=True, favor_recall=recall
+    )
+    return found or ""
 
 
 def _wikitext(wikitext: str) -> str:
@@ -115,3 +130,10 @@ def _wikitext(wikitext: str) -> str:
     import mwparserfromhell
 
     return str(mwparserfromhell.parse(wikitext).strip_code())
+
+
+_PARSERS: Mapping[Parser, Callable[[str], str]] = {
+    "trafilatura": _trafilatura,
+    "trafilatura_recall": partial(_trafilatura, recall=True),
+    WIKITEXT: _wikitext,
+}

@@ -1,6 +1,7 @@
 """What the parts of rows are made from, and the work that several of them share: each piece is done once a run."""
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,8 @@ from tilewright.train.tokenizer import TOKENIZER_FILE, PromptTokenizer
 
 T = TypeVar("T")
 WORDS = "words"  # in place of a checkpoint's tokenizer
+WORDS_AND_MARKS = "words_and_marks"  # likewise; each mark is a token, as it is to most tokenizers
+_WORD_OR_MARK = re.compile(r"\w+|[^\w\s]")
 Precision = Literal["float32", "bfloat16", "float16"]
 
 
@@ -134,12 +137,16 @@ class Workshop:
         return Item(tile_id, tile.page_id, "tile", tile.text, picture, position, tile.title)
 
     def counter(self, tokenizer: str) -> CountTokens:
-        """How a text's tokens are counted: by the tokenizer of a checkpoint or reader of that name, or WORDS."""
+        """How a text's tokens are counted: by the tokenizer of a checkpoint or reader of that name, WORDS or
+        WORDS_AND_MARKS. Raises InputError for another."""
         if tokenizer == WORDS:
             return lambda text: len(tokens(text))
+        if tokenizer == WORDS_AND_MARKS:
+            return lambda text: len(_WORD_OR_MARK.findall(text))
         model = self.checkpoints.get(tokenizer) or self.readers.get(tokenizer)
         if model is None or not (model.folder / TOKENIZER_FILE).is_file():
-            raise InputError(f"tokenizer: wanted {WORDS!r} or a checkpoint with {TOKENIZER_FILE}, found {tokenizer!r}")
+            known = f"{WORDS!r}, {WORDS_AND_MARKS!r} or a checkpoint with {TOKENIZER_FILE}"
+            raise InputError(f"tokenizer: wanted {known}, found {tokenizer!r}")
         loaded = self.once(f"tokenizer {tokenizer}", lambda: PromptTokenizer.from_folder(model.folder))
         return lambda text: len(loaded.text([text])[0])
 

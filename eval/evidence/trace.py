@@ -5,19 +5,22 @@ candidates (one of those ranked) -> reader (one of those given). Exactly, with s
 evidence by string is read: without case, marks and diacritics.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tilewright.eval.string_evidence import evidence_form
 
-STAGES = ("source", "extraction", "stored", "candidates", "reader")
+READER = "reader"
+STAGES = ("source", "extraction", "stored", "candidates", READER)
 
 
 @dataclass(frozen=True)
 class Passage:
     """What evidence has to come through: texts of a question's gold pages at each stage; None: no such stage."""
 
-    source: Sequence[str]
+    source: Sequence[str] | None
     extraction: Sequence[str] | None
     stored: Sequence[str]
     candidates: Sequence[str]
@@ -33,7 +36,7 @@ class Trace:
 
     @property
     def lost_at(self) -> str:
-        """The first stage that doesn't have it tolerantly; "" if the reader has it."""
+        """The first stage that doesn't have it tolerantly; "" if all have it."""
         return next((stage for stage, whole in self.tolerant.items() if not whole), "")
 
 
@@ -46,21 +49,30 @@ def trace(fragment: str, passage: Passage) -> Trace:
     )
 
 
-def shares(traces: Iterable[Trace]) -> dict[str, dict[str, float]]:
-    """{exact, tolerant: {stage: share of the fragments that are whole at it and at all before}} and ``n``."""
+def shares(traces: Iterable[Trace]) -> dict[str, Any]:
+    """{exact, tolerant: {stage: share of the fragments that are whole at it}}, and the number ``n`` of fragments.
+
+    Of these, tolerantly: ``lost`` {stage: how many it is the first to lack, of those that the reader lacks}, and how
+    many are ``recovered``: the reader has them though a stage before lacks them, for a delivery went back to the page.
+    """
     found = list(traces)
-    made: dict[str, dict[str, float]] = {"exact": {}, "tolerant": {}, "n": {"fragments": len(found)}}
-    for kind in ("exact", "tolerant"):
-        for stage in STAGES:
-            reached = [_reached(getattr(one, kind), stage) for one in found if stage in getattr(one, kind)]
-            if reached:
-                made[kind][stage] = sum(reached) / len(reached)
+    lost = Counter(one.lost_at for one in found if not one.tolerant[READER])
+    return {
+        "n": len(found),
+        **{kind: _whole([getattr(one, kind) for one in found]) for kind in ("exact", "tolerant")},
+        "lost": {stage: lost[stage] for stage in STAGES},
+        "recovered": sum(one.tolerant[READER] and bool(one.lost_at) for one in found),
+    }
+
+
+def _whole(found: Sequence[Mapping[str, bool]]) -> dict[str, float]:
+    """{stage: share of those that have this stage}; stages that none has are left out."""
+    made = {}
+    for stage in STAGES:
+        here = [one[stage] for one in found if stage in one]
+        if here:
+            made[stage] = sum(here) / len(here)
     return made
-
-
-def _reached(whole: Mapping[str, bool], stage: str) -> bool:
-    before = STAGES[: STAGES.index(stage) + 1]
-    return all(whole[name] for name in before if name in whole)
 
 
 def _stands_in(fragment: str, texts: Sequence[str], form: Callable[[str], str]) -> bool:

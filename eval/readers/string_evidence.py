@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Literal
 
 from tilewright.configs.items import ItemError
-from tilewright.eval.bm25 import tokens
 from tilewright.eval.deliveries import HTML_SOURCES
 from tilewright.eval.parts import Asked, Item, Prediction
 from tilewright.eval.string_evidence import holds, visible
 from tilewright.eval.tools import require_module
-from tilewright.eval.workshop import Workshop
+from tilewright.eval.workshop import WORDS, Workshop
 from tilewright.train.pixels import visual_tokens
 from tilewright.train.reader_prompt import CANNOT_ANSWER
 
@@ -23,25 +22,28 @@ from tilewright.train.reader_prompt import CANNOT_ANSWER
 @dataclass(frozen=True)
 class StringEvidence:
     """``pictures``: what counts as a picture's text: the DOM text of its tile (``dom``), or what tesseract reads on the
-    picture as it is delivered (``ocr``), so that compression takes its toll."""
+    picture as it is delivered (``ocr``), so that compression takes its toll. ``tokenizer``: what counts a text's
+    tokens: a checkpoint's name, ``words`` or ``words_and_marks``."""
 
     kind: Literal["string_evidence"]
     pictures: Literal["dom", "ocr"] = "dom"
+    tokenizer: str = WORDS
 
 
 class StringReader:
-    """``string_evidence``. Tokens: visual ones at factor 32, texts by words; both are estimates."""
+    """``string_evidence``. Tokens: visual ones at factor 32, texts by ``tokenizer``; both are estimates."""
 
     sees_answers = True
 
     def __init__(self, options: StringEvidence, workshop: Workshop) -> None:
         self._options, self._workshop = options, workshop
+        self._count = workshop.counter(options.tokenizer)
         self.title = f"string evidence in {'OCR of what is delivered' if options.pictures == 'ocr' else 'DOM text'}"
         self.stand_in = (
             f"{self.title}: a stand-in for a reader. It knows the gold answers and gives one if it stands in what was"
             " delivered: a ceiling for readers, not the accuracy of one."
         )
-        self.identity = f"string_evidence/{options.pictures}/1"
+        self.identity = f"string_evidence/{options.pictures}/{options.tokenizer}/1"
         if options.pictures == "ocr":
             from tilewright.eval.ocr import require_tesseract
 
@@ -49,8 +51,8 @@ class StringReader:
             self.identity += f"/{require_tesseract(ocr.language)}/{ocr.language}/{ocr.scale}"
 
     def cost(self, item: Item) -> int:
-        """Visual tokens at factor 32, or words."""
-        return visual_tokens(*item.picture.shown_px) if item.picture is not None else len(tokens(item.text))
+        """Visual tokens at factor 32, or those of the text."""
+        return visual_tokens(*item.picture.shown_px) if item.picture is not None else self._count(item.text)
 
     def answer(self, asked: Sequence[Asked], out: Path) -> Iterator[tuple[Asked, Prediction | ItemError]]:
         """Each by itself; a picture that OCR can't read is an error of its question."""
@@ -66,9 +68,9 @@ class StringReader:
             said = next((answer for answer in answers if any(holds(text, [answer]) for text in texts)), CANNOT_ANSWER)
             visual = sum(self.cost(item) for item in one.items if item.picture is not None)
             text = sum(self.cost(item) for item in one.items if item.picture is None)
-            total = visual + text + len(tokens(one.question.query))
+            total = visual + text + self._count(one.question.query)
             seconds = time.monotonic() - started
-            yield one, Prediction(said, total, visual, text, len(tokens(said)), seconds, told=False)
+            yield one, Prediction(said, total, visual, text, self._count(said), seconds, told=False)
 
     def _read(self, asked: Sequence[Asked]) -> tuple[dict[str, str], dict[str, str]]:
         """({item digest: text}, {item digest: error}) of pictures read by OCR; empty where DOM texts count."""

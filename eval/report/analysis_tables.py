@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.eval.analyses import Mode
+from tilewright.eval.evidence.trace import STAGES
 from tilewright.eval.report.markup import Markup, table, tag
 from tilewright.eval.report.tables import accuracy, difference_cell
 from tilewright.eval.wording import NONE, percent
@@ -20,6 +21,7 @@ def tables(metrics: Metrics) -> list[Markup]:
         _recall_by_kind(found["recall_by_kind"]),
         _ranks(found["rank_of_gold_page"]),
         _displacement(found["displacement"]),
+        _traces(found["evidence_trace"]),
         _tokens(metrics),
         _sweep(found["token_sweep"]),
         _costs(found["costs"]),
@@ -73,6 +75,21 @@ def _displacement(found: Mapping[str, Metrics]) -> Markup:
     head = ["Row", "A page's first item at rank 1", "Stands above the first item with the answer, without holding it"]
     head += ["of these, of the gold page", "n", "n with the answer in a hit"]
     return table(head, rows, "Infobox displacement (first item of a page), percent") if rows else Markup("")
+
+
+def _traces(found: Mapping[str, Metrics]) -> Markup:
+    rows = []
+    for row, entry in found.items():
+        if entry["n"]:
+            exact, tolerant = ([percent(entry[kind].get(stage)) for stage in STAGES] for kind in ("exact", "tolerant"))
+            shares = [f"{loose} ({strict})" for loose, strict in zip(tolerant, exact, strict=True)]
+            rows.append([row, *shares, *[entry["lost"][stage] for stage in STAGES], entry["recovered"], entry["n"]])
+    head = ["Row", *STAGES, *[f"lost: {stage}" for stage in STAGES], "found again", "n"]
+    caption = (
+        "Evidence trace: answers that are whole at each stage, percent, as evidence by string (and to the letter); the"
+        " first stage that lacks what the reader lacks, and what the reader has though a stage lacks it, questions"
+    )
+    return table(head, rows, caption) if rows else Markup("")
 
 
 def _tokens(metrics: Metrics) -> Markup:

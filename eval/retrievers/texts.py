@@ -12,7 +12,7 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
 from tilewright.eval.chunks import chunks_of
 from tilewright.eval.page_html import dom_chunks
-from tilewright.eval.page_texts import Parser
+from tilewright.eval.page_texts import WIKITEXT, Parser, module_of
 from tilewright.eval.parts import Found, Item, Question
 from tilewright.eval.tools import require_module
 from tilewright.eval.workshop import WORDS, Workshop
@@ -26,9 +26,10 @@ BM25, MINILM = "bm25", "minilm"
 class TextChunks:
     """The text of pages by ``parser`` in chunks of at most ``tokens``, found by ``search``.
 
-    ``parser``: trafilatura, or mwparserfromhell from wikitext (the config names the ``dump``). ``search``: bm25,
-    minilm, or the name of a checkpoint that embeds texts. ``tokenizer``: what counts tokens, a checkpoint's name or
-    ``words``. ``overlap``: tokens that a chunk takes in of the one before.
+    ``parser``: trafilatura (trafilatura_recall: keeping what it is less sure of), or mwparserfromhell from wikitext
+    (the config names the ``dump``). ``search``: bm25, minilm, or the name of a checkpoint that embeds texts.
+    ``tokenizer``: what counts tokens, a checkpoint's name, ``words`` or ``words_and_marks``. ``overlap``: tokens that a
+    chunk takes in of the one before.
     """
 
     kind: Literal["text_chunks"]
@@ -135,9 +136,9 @@ class PageTexts:
 def text_chunks(options: TextChunks, workshop: Workshop) -> PageTexts:
     """Raises MissingToolError without the parser or engine, InputError without pages or the dump."""
     _require(options.search, workshop)
-    require_module(options.parser, {"trafilatura": "text", "mwparserfromhell": "quickstart"}[options.parser])
+    module_of(options.parser)
     pages = workshop.need_pages("text_chunks")
-    if options.parser == "mwparserfromhell" and pages.dump is None:
+    if options.parser == WIKITEXT and pages.dump is None:
         raise InputError("text_chunks by mwparserfromhell: wanted `dump` (a MediaWiki dump), for it reads wikitext")
     count = workshop.counter(options.tokenizer)
 

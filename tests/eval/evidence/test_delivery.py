@@ -1,54 +1,47 @@
 """Tessera in a whole evaluation: for tiles, compressed tiles and text chunks, at no more tokens than each host."""
 
 import dataclasses
+import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.load import load
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen.records import EvalRecord, read_jsonl
-from tilewright.eval.deliveries import Compressed
 from tilewright.eval.evaluate import STAGE, Config
 from tilewright.eval.evidence.delivery import Lexical, Model, Server, Tessera
+from tilewright.eval.evidence.remedies import HtmlRag
 from tilewright.eval.evidence.rerankers import Endpoint
 from tilewright.eval.evidence.tessera import TesseraOptions
-from tilewright.eval.readers.string_evidence import StringEvidence
-from tilewright.eval.retrievers.texts import TextChunks
 from tilewright.eval.rows import RowSpec
+
+ROOT = Path(__file__).parents[3]
+CONFIGS, README = ROOT / "configs" / "eval" / "evaluate", ROOT / "README.md"
 
 
 def config(world: Any, out: Path, **changes: Any) -> Config:
-    settings: dict[str, Any] = {
-        "rows": (
-            RowSpec(("bm25", "text"), ("as_is", "tessera", "added", "joint"), "string", (1, 3)),
-            RowSpec("bm25", ("c4", "tessera_c4"), "string", (3,)),
-        ),
-        "compare": (("text.tessera.string.k3", "text.as_is.string.k3"),),
-        "checkpoints": {},
-        "reader_checkpoints": {},
-        "pages": world.root / "pages",
-        "retrievers": {"text": TextChunks("text_chunks", tokens=30)},
-        "deliveries": {
-            "c4": Compressed("compressed", 4.0),
-            "tessera": Tessera("tessera"),
-            "tessera_c4": Tessera("tessera", compression=4.0),
-            "added": Tessera("tessera", options=TesseraOptions(place="added")),
-            "joint": Tessera("tessera", options=TesseraOptions(place="joint")),
-        },
-        "readers": {"string": StringEvidence("string_evidence")},
-        "read_questions": None,
-    }
-    return world.config(out, **(settings | changes))
+    """The smoke config over the small world."""
+    paths = {"tiles": world.paths["tiles"], "pages": world.root / "pages", "pairs": world.paths["pairs"], "out": out}
+    made = load(CONFIGS / "tessera_smoke.yaml", Config, [f"{name}={path}" for name, path in paths.items()])
+    return dataclasses.replace(made, **changes)
 
 
 @pytest.fixture(scope="module")
-def records(world: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[EvalRecord]]:
-    """{cell: its records} of one run."""
-    out = tmp_path_factory.mktemp("tessera") / "out"
-    run_stage(STAGE, config(world, out))
+def out(world: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One run."""
+    made = tmp_path_factory.mktemp("tessera") / "out"
+    run_stage(STAGE, config(world, made))
+    return made
+
+
+@pytest.fixture(scope="module")
+def records(out: Path) -> dict[str, list[EvalRecord]]:
+    """{cell: its records}."""
     return {path.stem: list(read_jsonl(path, EvalRecord)) for path in (out / "records").glob("*.jsonl")}
 
 
@@ -94,43 +87,63 @@ def test_the_block_holds_what_the_question_asks(records: dict[str, list[EvalReco
     assert all(record.verdict == "CORRECT" for record in founded)
 
 
-def test_yaml_names_every_choice(tmp_path: Path, world: Any) -> None:
+def test_the_report_traces_the_answers_of_every_row(out: Path) -> None:
+    traces = json.loads((out / "metrics.json").read_text())["analyses"]["evidence_trace"]
+    assert len(traces) == 18 and {found["n"] for found in traces.values()} == {8}
+    for name, found in traces.items():
+        loose = found["tolerant"]
+        assert loose["source"] == 5 / 8, "the world's other three answers stand on no page"
+        stored = 5 / 8 if name.startswith("text") else 4 / 8  # a tile doesn't show its page's title
+        assert loose["extraction"] == loose["stored"] == loose["candidates"] == stored
+        assert round(found["n"] * (1 - loose["reader"])) == sum(found["lost"].values())
+    assert traces["text.as_is.string.k1"]["lost"]["reader"] == 1 > traces["text.tessera.string.k1"]["lost"]["reader"]
+    assert traces["bm25.tessera.string.k3"]["recovered"] == 1 > traces["bm25.as_is.string.k3"]["recovered"]
+    assert "Evidence trace" in (out / "report.html").read_text()
+
+
+def test_yaml_names_every_choice(tmp_path: Path) -> None:
     path = tmp_path / "evaluate.yaml"
-    made = config(world, tmp_path / "out")
-    assert dataclasses.replace(made).deliveries["tessera"] == Tessera("tessera")
-    source = Path(__file__).parents[3] / "configs" / "eval" / "evaluate" / "smoke.yaml"
-    text = source.read_text().replace(
-        "deliveries:\n",
-        "deliveries:\n"
-        "  tessera: {kind: tessera, compression: 4.0, reranker: {kind: model, checkpoint: base},"
-        " options: {anchors: 5, candidates: 50, displaced: 2, units: {pairing: dom}}}\n"
-        "  served: {kind: tessera, reranker: {kind: endpoint,"
-        " endpoint: {base_url: 'http://h/v1', model: m, form: score}}}\n",
-    )
-    path.write_text(text)
-    loaded = load(path, Config, []).deliveries
-    assert loaded["served"] == Tessera("tessera", Server("endpoint", Endpoint("http://h/v1", "m", "score")))
-    found = loaded["tessera"]
+    text = (CONFIGS / "tessera_smoke.yaml").read_text()
+    reranked = "{kind: model, checkpoint: base}, options: {anchors: 5, candidates: 50, units: {pairing: dom}}}"
+    path.write_text(text.replace("{kind: tessera}", "{kind: tessera, reranker: " + reranked))
+    found = load(path, Config, []).deliveries["tessera"]
     assert isinstance(found, Tessera) and found.reranker == Model("model", "base") != Lexical("bm25")
-    assert (found.options.anchors, found.options.displaced, found.options.units.pairing) == (5, 2, "dom")
+    assert (found.options.anchors, found.options.candidates, found.options.units.pairing) == (5, 50, "dom")
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("tessera*.yaml")), ids=lambda path: path.stem)
+def test_each_config_sets_blocks_beside_their_hosts(path: Path) -> None:
+    loaded = load(path, Config, [])
+    assert any(isinstance(delivery, Tessera) for delivery in loaded.deliveries.values())
+    assert path.stem == "tessera_smoke" or all(
+        right.split(".")[1] != left.split(".")[1] for left, right in loaded.compare
+    )
+
+
+def test_the_readme_shows_a_config_that_loads(tmp_path: Path) -> None:
+    section = README.read_text().split("## Tables and lists that the reader would miss")[1].split("\n## ")[0]
+    shown = yaml.safe_load(re.search(r"```yaml\n(.*?)```", section, re.DOTALL)[1])  # type: ignore[index]
+    settings = yaml.safe_load((CONFIGS / "tessera_smoke.yaml").read_text()) | shown
+    settings["checkpoints"] = {"trained": {"title": "trained", "folder": "trained"}}
+    settings["compare"] = []
+    path = tmp_path / "readme.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    found = load(path, Config, []).deliveries
+    endpoint = Endpoint("http://localhost:8000/v1", "Qwen/Qwen3-Reranker-0.6B")
+    assert found["tessera"] == Tessera("tessera") and found["reranked"] == Tessera(
+        "tessera", Server("endpoint", endpoint)
+    )
+    assert found["wide"] == Tessera("tessera", options=TesseraOptions(displaced=2, siblings=1))
+    assert found["html"] == HtmlRag("html_rag")
 
 
 def test_what_is_missing_is_named(world: Any, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="tessera: wanted `pages`"):
-        run_stage(
-            STAGE,
-            config(
-                world,
-                tmp_path / "a",
-                pages=None,
-                retrievers={},
-                rows=(RowSpec("bm25", "tessera", "string", (1,)),),
-                compare=(),
-            ),
-        )
-    deliveries = {"tessera": Tessera("tessera", Model("model", "gone"))}
     rows = (RowSpec("bm25", "tessera", "string", (1,)),)
+    alone: dict[str, Any] = {"rows": rows, "compare": (), "retrievers": {}}
+    with pytest.raises(InputError, match="tessera: wanted `pages`"):
+        run_stage(STAGE, config(world, tmp_path / "a", pages=None, **alone))
+    deliveries = {"tessera": Tessera("tessera", Model("model", "gone"))}
     with pytest.raises(InputError, match=r"reranker\.checkpoint: wanted one of \[\], found 'gone'"):
-        run_stage(STAGE, config(world, tmp_path / "b", deliveries=deliveries, rows=rows, compare=()))
+        run_stage(STAGE, config(world, tmp_path / "b", deliveries=deliveries, **alone))
     with pytest.raises(ValueError, match="compression: wanted a number of at least 1"):
         Tessera("tessera", compression=0.5)

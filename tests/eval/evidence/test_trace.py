@@ -34,9 +34,12 @@ def test_tolerant_reading_forgives_case_and_marks() -> None:
     assert trace("...", passage()).lost_at == "source", "marks alone stand nowhere"
 
 
-def test_shares_count_what_came_through_all_stages_before() -> None:
-    rows = [passage(), passage(stored=BROKEN), passage(extraction=BROKEN, stored=[WHOLE]), passage(extraction=None)]
+def test_shares_say_what_each_stage_has_and_where_it_went() -> None:
+    lost = passage(stored=BROKEN, candidates=BROKEN, reader=BROKEN)
+    found_again = passage(extraction=BROKEN, stored=BROKEN)
+    rows = [passage(), lost, found_again, passage(source=None, reader=[LOOSE])]
     made = shares(trace(FRAGMENT, row) for row in rows)
-    assert made["tolerant"] == {"source": 1.0, "extraction": 2 / 3, "stored": 0.5, "candidates": 0.5, "reader": 0.5}
-    assert made["n"] == {"fragments": 4} and shares([]) == {"exact": {}, "tolerant": {}, "n": {"fragments": 0}}
-    assert isinstance(trace(FRAGMENT, rows[0]), Trace)
+    assert made["tolerant"] == {"source": 1.0, "extraction": 0.75, "stored": 0.5, "candidates": 0.75, "reader": 0.75}
+    assert made["exact"]["reader"] == 0.5 and made["n"] == 4 and made["recovered"] == 1
+    assert made["lost"] == {stage: int(stage == "stored") for stage in STAGES}
+    assert shares([])["n"] == 0 and isinstance(trace(FRAGMENT, rows[0]), Trace)
