@@ -15,6 +15,7 @@ class Checkpoint:
     """``title``: what it is, for the report; ``folder``: of the model; ``run``: of the stage that trained it.
 
     ``index``: of a build_index stage over all the tiles, in place of a rebuilt one; one of another encoder is refused.
+    ``adapter``: of a reader: what train_reader trained on ``folder``, merged when it is loaded.
 
     What lies in the folders counts through the evaluation's inputs, where they lie doesn't.
     """
@@ -23,6 +24,7 @@ class Checkpoint:
     folder: Path = execution()
     run: Path | None = execution(default=None)
     index: Path | None = execution(default=None)
+    adapter: Path | None = execution(default=None)
 
 
 def check_names(what: str, names: Sequence[str], taken: tuple[str, ...]) -> None:
@@ -36,12 +38,12 @@ def check_names(what: str, names: Sequence[str], taken: tuple[str, ...]) -> None
 
 
 def folders_of(checkpoints: Mapping[str, Checkpoint]) -> tuple[Path, ...]:
-    """Folder and, where there are any, training run and index of each, in the order of their names.
+    """Folder and, where there are any, training run, index and adapter of each, in the order of their names.
 
     So their digests are the same for any order in a file, and others if two folders are swapped.
     """
     named = (checkpoints[name] for name in sorted(checkpoints))
-    paths = (path for checkpoint in named for path in (checkpoint.folder, checkpoint.run, checkpoint.index))
+    paths = (path for one in named for path in (one.folder, one.run, one.index, one.adapter))
     return tuple(path for path in paths if path is not None)
 
 

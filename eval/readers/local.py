@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from PIL import Image
+
 from tilewright.configs.bounds import check_bounds
 from tilewright.configs.digests import digest_input, digest_text
 from tilewright.configs.errors import InputError
@@ -18,18 +20,20 @@ from tilewright.train.reader import Reader, load_reader
 
 @dataclass(frozen=True)
 class LocalReader:
-    """``checkpoint``: one of ``reader_checkpoints``. Greedy, at most ``max_new_tokens``."""
+    """``checkpoint``: one of ``reader_checkpoints``. Greedy, at most ``max_new_tokens``; ``batch_size`` questions at a
+    time, each answered as if alone (but for rounding)."""
 
     kind: Literal["local"]
     checkpoint: str
     max_new_tokens: int = 32
+    batch_size: int = 1
 
     def __post_init__(self) -> None:
-        check_bounds(self, 1, None, "max_new_tokens")
+        check_bounds(self, 1, None, "max_new_tokens", "batch_size")
 
 
 class CheckpointReader:
-    """Answers one question at a time; texts stand behind the question, in the order given."""
+    """Answers questions in batches; texts stand behind the question, in the order given."""
 
     stand_in, sees_answers = "", False
 
@@ -40,12 +44,17 @@ class CheckpointReader:
 
     @property
     def identity(self) -> str:
-        """Weights, prompt, length and precision."""
-        folder = self._workshop.once(
-            f"digest of reader {self._options.checkpoint}", lambda: digest_input(self._checkpoint.folder)
-        )
+        """Weights, prompt, length, and what rounding depends on."""
+        weights = self._workshop.once(f"digest of reader {self._options.checkpoint}", self._weights)
         prompt = self._reader().prompt.sha256
-        return digest_text(f"local/{folder}/{prompt}/{self._options.max_new_tokens}/{self._workshop.precision}/1")
+        options = self._options
+        together = "" if options.batch_size == 1 else f"/batch {options.batch_size}"
+        return digest_text(f"local/{weights}/{prompt}/{options.max_new_tokens}/{self._workshop.precision}/1{together}")
+
+    def _weights(self) -> str:
+        adapter = self._checkpoint.adapter
+        digest = digest_input(self._checkpoint.folder)
+        return digest if adapter is None else f"{digest}/{digest_input(adapter)}"
 
     def cost(self, item: Item) -> int:
         """Visual tokens of its picture, or tokens of its text."""
@@ -55,29 +64,46 @@ class CheckpointReader:
         return len(reader.prompt.answer(item.text)) - 1
 
     def answer(self, asked: Sequence[Asked], out: Path) -> Iterator[tuple[Asked, Prediction | ItemError]]:
-        """One after the other."""
-        for one in asked:
-            try:
-                yield one, self._answer(one)
-            except (InputError, RuntimeError, ValueError, OSError) as error:
-                yield one, ItemError(f"{type(error).__name__}: {error}")
+        """Batch after batch."""
+        size = self._options.batch_size
+        for start in range(0, len(asked), size):
+            yield from self._answer(asked[start : start + size])
 
-    def _answer(self, asked: Asked) -> Prediction:
+    def _answer(self, asked: Sequence[Asked]) -> list[tuple[Asked, Prediction | ItemError]]:
+        """The answers of one batch. If it fails, one after the other, so that the error is its question's alone."""
+        try:
+            return list(zip(asked, self._predictions(asked), strict=True))
+        except (InputError, RuntimeError, ValueError, OSError) as error:
+            if len(asked) == 1:
+                return [(asked[0], ItemError(f"{type(error).__name__}: {error}"))]
+        return [answered for one in asked for answered in self._answer([one])]
+
+    def _predictions(self, asked: Sequence[Asked]) -> list[Prediction]:
         started = time.monotonic()
-        images = [item.picture.shown() for item in asked.items if item.picture is not None]
-        texts = [item.text for item in asked.items if item.picture is None]
-        query = "\n".join([asked.question.query, *asked.question.options, *[f"Text: {text}" for text in texts]])
-        found = self._reader().answer(query, images, max_new_tokens=self._options.max_new_tokens)
-        read = sum(self.cost(item) for item in asked.items if item.picture is None)
-        seconds = time.monotonic() - started
-        return Prediction(found.text, found.input_tokens, found.visual_tokens, read, found.output_tokens, seconds)
+        questions = [_as_question(one) for one in asked]
+        answers = self._reader().answer_batch(questions, max_new_tokens=self._options.max_new_tokens)
+        seconds = (time.monotonic() - started) / len(asked)
+        read = [sum(self.cost(item) for item in one.items if item.picture is None) for one in asked]
+        return [
+            Prediction(found.text, found.input_tokens, found.visual_tokens, texts, found.output_tokens, seconds)
+            for found, texts in zip(answers, read, strict=True)
+        ]
 
     def _reader(self) -> Reader:
         work = self._workshop
         return work.once(
             f"reader {self._options.checkpoint}",
-            lambda: load_reader(self._checkpoint.folder, device=work.place, dtype=work.dtype),
+            lambda: load_reader(
+                self._checkpoint.folder, device=work.place, dtype=work.dtype, adapter=self._checkpoint.adapter
+            ),
         )
+
+
+def _as_question(asked: Asked) -> tuple[str, list[Image.Image]]:
+    """The words and the pictures, as they are delivered."""
+    images = [item.picture.shown() for item in asked.items if item.picture is not None]
+    texts = [f"Text: {item.text}" for item in asked.items if item.picture is None]
+    return "\n".join([asked.question.query, *asked.question.options, *texts]), images
 
 
 def local_reader(options: LocalReader, workshop: Workshop) -> CheckpointReader:
