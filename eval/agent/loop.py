@@ -12,8 +12,9 @@ from tilewright.data_gen.llm.pictures import SentPicture, send_picture
 from tilewright.data_gen.llm.request import ToolCall
 from tilewright.data_gen.llm.turns import Turn, turns_call
 from tilewright.eval.agent import wording
+from tilewright.eval.agent.defusing import defused
 from tilewright.eval.agent.options import Agent
-from tilewright.eval.agent.replies import SEARCH, Answer, Rejected, Wish, read_calls, read_labels, read_last
+from tilewright.eval.agent.replies import SEARCH, Answer, Rejected, Searches, Wish, read_calls, read_labels, read_last
 from tilewright.eval.agent.talk import Limit, Talk, sent_parts, text_tokens
 from tilewright.eval.agent.tool import Tool
 from tilewright.eval.parts import Cost, Item, Question
@@ -47,7 +48,7 @@ class Loop:
                 continue
             if read.left_out:
                 talk.flags["calls_left_out"] += 1
-            await self._search(reply, read.wishes)
+            await self._search(read)
         if not talk.searches and limit in ("context_tokens", "total_tokens"):
             raise ItemError(f"limits.{limit} ({getattr(talk.limits, limit)}) leaves no room for a search")
         return await self._last(limit)
@@ -100,14 +101,16 @@ class Loop:
         talk.rejected += 1
         talk.flags[f"rejected: {read.fault}"] += 1
         talk.note("rejected", fault=read.fault)
-        echo = reply.text[:_ECHOED_CHARACTERS].strip() or "(nothing)"
+        echo = defused(reply.text[:_ECHOED_CHARACTERS].strip())[0] or "(nothing)"
         talk.add(Turn("assistant", (echo,)), text_tokens(echo))
         talk.say("user", wording.correction(read.fault))
 
-    async def _search(self, reply: Reply, wishes: Sequence[Wish]) -> None:
-        """Run what can be run of ``wishes``, in their order; each is answered."""
-        talk = self.talk
-        kept = reply.text[: self._agent.llm.max_tokens * _PER_TOKEN].strip()
+    async def _search(self, read: Searches) -> None:
+        """Run what can be run of the wishes, in their order; each is answered."""
+        talk, wishes = self.talk, read.wishes
+        kept, _ = defused(read.thought[: self._agent.llm.max_tokens * _PER_TOKEN])
+        if self._labels:
+            kept = f"{kept}\n<search>{wishes[0].query}</search>".strip()
         calls = tuple(wish.call for wish in wishes if wish.call is not None)
         ids = tuple(f"call_{talk.model_calls}_{number}" for number in range(len(calls)))
         talk.add(

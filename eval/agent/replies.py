@@ -9,6 +9,7 @@ from typing import Literal
 from tilewright.data_gen.llm import Reply
 from tilewright.data_gen.llm.request import ToolCall
 from tilewright.data_gen.reply_text import visible_text
+from tilewright.eval.agent.defusing import defused
 
 SEARCH = "search"
 MAX_QUERY_CHARACTERS = 1_000
@@ -25,7 +26,7 @@ _CALL_AS_TEXT = re.compile(r"<\|?tool_call|<function=|\[TOOL_CALLS\]|<｜tool▁
 @dataclass(frozen=True)
 class Wish:
     """A search that the model asks for, or the ``fault`` of a call that is none. ``call``: a native tool call, made
-    safe to be sent back."""
+    safe to be sent back. A page may have talked the model into writing delimiters: the query holds none."""
 
     query: str
     fault: Fault | None = None
@@ -34,10 +35,11 @@ class Wish:
 
 @dataclass(frozen=True)
 class Searches:
-    """At least one wish; ``left_out``: calls beyond MAX_CALLS."""
+    """At least one wish; ``left_out``: calls beyond MAX_CALLS; ``thought``: what was said before them."""
 
     wishes: tuple[Wish, ...]
     left_out: int = 0
+    thought: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def read_labels(reply: Reply) -> Searches | Answer | Rejected:
         return Rejected("text_after_label")
     if first["name"].lower() == SEARCH:
         wish = _wish(inner, None)
-        return Rejected(wish.fault) if wish.fault else Searches((wish,))
+        return Rejected(wish.fault) if wish.fault else Searches((wish,), thought=text[: first.start()].strip())
     return Answer(inner.strip()) if inner.strip() else Rejected("empty_answer")
 
 
@@ -86,7 +88,8 @@ def read_calls(reply: Reply) -> Searches | Answer | Rejected:
     """A reply of the native protocol: tool calls, else its text is the answer."""
     if reply.tool_calls and reply.fault() is None:
         calls = reply.tool_calls[:MAX_CALLS]
-        return Searches(tuple(_wish_of(call) for call in calls), len(reply.tool_calls) - len(calls))
+        thought = (visible_text(reply.text) or "").strip()
+        return Searches(tuple(_wish_of(call) for call in calls), len(reply.tool_calls) - len(calls), thought)
     text = _visible(reply)
     if isinstance(text, Rejected):
         return text
@@ -117,7 +120,7 @@ def _visible(reply: Reply) -> str | Rejected:
 
 
 def _wish(query: str, call: ToolCall | None) -> Wish:
-    query = " ".join(query.split())
+    query, _ = defused(" ".join(query.split()))
     fault: Fault | None = None if query else "empty_query"
     return Wish(query, "long_query" if len(query) > MAX_QUERY_CHARACTERS else fault, call)
 
