@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.configs.errors import InputError
-from tilewright.configs.requests import differences
-from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main, read_manifest
+from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
 from tilewright.data_gen import make_queries, text_pairs
 from tilewright.data_gen.pair_files import read_pair_file
 from tilewright.data_gen.pair_outcomes import KEPT, OUTCOMES, PAIRS, Outcome, read_outcomes, write_outcomes
+from tilewright.data_gen.part_manifests import manifests_of_parts
 from tilewright.data_gen.parts import in_part, part_of
 from tilewright.data_gen.records import QAPair, TextPair, iterate_jsonl, read_jsonl, write_jsonl
 
@@ -37,8 +37,7 @@ def merge_pairs(config: Config, inputs: Inputs, out: Path) -> Counts:
     Raises InputError unless the parts are those of one request, and if text pairs are wanted and no part has one.
     """
     parts: Sequence[Path] = config.parts
-    manifests = [_manifest(part) for part in parts]
-    _check(parts, manifests)
+    manifests = manifests_of_parts(parts, STAGES)
     counts = [manifest["counts"] for manifest in manifests]
     if manifests[0]["request"]["stage"] == TEXT:
         return _merge_text(parts, manifests, out)
@@ -52,31 +51,6 @@ def merge_pairs(config: Config, inputs: Inputs, out: Path) -> Counts:
     return merged | {key: _added([each[key] for each in counts]) for key in counts[0] if key not in merged}
 
 
-def _manifest(part: Path) -> dict[str, Any]:
-    manifest = read_manifest(part)
-    if manifest is None:
-        raise InputError(f"{part}: wanted the finished folder of a stage, found no manifest.json")
-    if manifest["request"]["stage"] not in STAGES:
-        raise InputError(f"{part}: wanted a part of {', '.join(STAGES)}, found {manifest['request']['stage']}")
-    return manifest
-
-
-def _check(parts: Sequence[Path], manifests: Sequence[dict[str, Any]]) -> None:
-    """Raise InputError unless the requests are equal but for ``shard``, and the shards are 0/n to n-1/n."""
-    if not parts:
-        raise InputError("parts: wanted the folders of 0/n to n-1/n, found none")
-    first = _without_shard(manifests[0]["request"])
-    for part, manifest in zip(parts, manifests, strict=True):
-        found = differences(first, _without_shard(manifest["request"]))
-        if found:
-            key, old, new = found[0]
-            raise InputError(f"{part} isn't a part of the same request as {parts[0]}: {key} is {new} there, {old} here")
-    shards = [manifest["request"]["config"].get("shard") for manifest in manifests]
-    wanted = [f"{number}/{len(parts)}" for number in range(len(parts))]
-    if sorted(map(str, shards)) != sorted(wanted):
-        raise InputError(f"parts: wanted each of the shards {wanted} once, found {shards}")
-
-
 def _check_whole(parts: Sequence[Path], pairs: Sequence[QAPair], outcomes: Sequence[Outcome]) -> None:
     """Raise InputError unless the outcomes are one a pair of the input, and the kept ones those of ``pairs``."""
     if sorted(outcome.position for outcome in outcomes) != list(range(len(outcomes))):
@@ -84,11 +58,6 @@ def _check_whole(parts: Sequence[Path], pairs: Sequence[QAPair], outcomes: Seque
     kept = sorted(outcome.query_id for outcome in outcomes if outcome.outcome == KEPT)
     if kept != sorted(pair.query_id for pair in pairs):
         raise InputError(f"{[str(part) for part in parts]}: {PAIRS} holds other pairs than {OUTCOMES} says were kept")
-
-
-def _without_shard(request: Mapping[str, Any]) -> dict[str, Any]:
-    settings = {key: value for key, value in request["config"].items() if key != "shard"}
-    return {**request, "config": settings}
 
 
 def _merge_queries(parts: Sequence[Path], pairs: Sequence[QAPair], annotator: str, out: Path) -> Counts:

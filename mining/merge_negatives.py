@@ -1,15 +1,13 @@
 """Stage: the parts of a sharded mine_negatives (``shard: i/n``) -> the files that one run would have written."""
 
 import itertools
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.manifest import check_outputs
-from tilewright.configs.requests import differences
-from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main, read_manifest
+from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
+from tilewright.data_gen.part_manifests import manifests_of_parts
 from tilewright.data_gen.records import TrainingExample, read_jsonl
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.mining.mined import EXAMPLES, KEPT, KEPT_SHORT, OUTCOMES, VERDICTS, Looked, Mined, PairOutcome, Rules
@@ -36,9 +34,10 @@ def merge_negatives(config: Config, inputs: Inputs, out: Path) -> Counts:
 
     Raises InputError unless the parts are those of one request and hold each of ``pairs`` once.
     """
-    requests = [_request(part) for part in config.parts]
-    _check(config.parts, requests)
-    rules = Rules.of(requests[0]["config"])
+    manifests = manifests_of_parts(config.parts, [OF])
+    for part, manifest in zip(config.parts, manifests, strict=True):
+        check_outputs(part, manifest)
+    rules = Rules.of(manifests[0]["request"]["config"])
     pairs = read_pairs(inputs["pairs"])
     mined = sorted(itertools.chain(*map(_mined, config.parts)), key=lambda one: one.pair.position)
     if [one.pair.query_id for one in mined] != [pair.query_id for pair in pairs]:
@@ -50,35 +49,6 @@ def merge_negatives(config: Config, inputs: Inputs, out: Path) -> Counts:
         raise InputError("tiles: wanted those that were mined, for review.html, found none")
     store = TileStore.open(inputs["tiles"]) if rules.review_pairs else None
     return write_results(out, mined, {pair.query_id: pair for pair in pairs}, store, rules)
-
-
-def _request(part: Path) -> dict[str, Any]:
-    manifest = read_manifest(part)
-    if manifest is None or manifest["request"]["stage"] != OF:
-        found = "no manifest.json" if manifest is None else manifest["request"]["stage"]
-        raise InputError(f"{part}: wanted the finished folder of {OF}, found {found}")
-    check_outputs(part, manifest)
-    request: dict[str, Any] = manifest["request"]
-    return request
-
-
-def _check(parts: Sequence[Path], requests: Sequence[Mapping[str, Any]]) -> None:
-    """Raise InputError unless the requests are equal but for ``shard``, and the shards are 0/n to n-1/n."""
-    if not parts:
-        raise InputError("parts: wanted the folders of 0/n to n-1/n, found none")
-    first, *others = [
-        {**request, "config": {name: value for name, value in request["config"].items() if name != "shard"}}
-        for request in requests
-    ]
-    for part, other in zip(parts[1:], others, strict=True):
-        for key, there, here in differences(other, first)[:1]:
-            raise InputError(
-                f"{part} isn't a part of the same request as {parts[0]}: {key} is {there} there, {here} here"
-            )
-    shards = [request["config"]["shard"] for request in requests]
-    wanted = [f"{number}/{len(parts)}" for number in range(len(parts))]
-    if sorted(map(str, shards)) != sorted(wanted):
-        raise InputError(f"parts: wanted each of the shards {wanted} once, found {shards}")
 
 
 def _mined(part: Path) -> list[Mined]:

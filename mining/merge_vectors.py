@@ -1,17 +1,16 @@
 """Stage: the parts of embed_tiles (``shard: i/n``) -> the vectors that one run would have written, byte for byte."""
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tilewright.configs.errors import InputError
-from tilewright.configs.requests import differences
-from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main, read_manifest
+from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
+from tilewright.data_gen.part_manifests import manifests_of_parts
 from tilewright.mining.vector_store import Array, VectorStore
 from tilewright.mining.vector_writer import VectorWriter
 from tilewright.train.encoder_io import read_encoder_file, write_encoder_file
@@ -33,7 +32,7 @@ def merge_vectors(config: Config, inputs: Inputs, out: Path) -> Counts:
 
     Raises InputError unless the parts are those of one request, each once, and no tile is in two of them.
     """
-    manifests = _manifests(config.parts)
+    manifests = manifests_of_parts(config.parts, ["embed_tiles"])
     stores = [VectorStore.open(part) for part in config.parts]
     encoder = read_encoder_file(config.parts[0])
     settings = manifests[0]["request"]["config"]
@@ -56,32 +55,6 @@ def merge_vectors(config: Config, inputs: Inputs, out: Path) -> Counts:
     write_encoder_file(out, encoder.contract, encoder.weights_digest)
     counts = [manifest["counts"] for manifest in manifests]
     return {**counts[0], **{name: sum(each[name] for each in counts) for name in SUMMED}}
-
-
-def _manifests(parts: Sequence[Path]) -> list[dict[str, Any]]:
-    """The manifests; InputError unless the requests are equal but for ``shard``, and the shards are 0/n to n-1/n."""
-    if not parts:
-        raise InputError("parts: wanted the folders of 0/n to n-1/n, found none")
-    manifests = []
-    for part in parts:
-        manifest = read_manifest(part)
-        if manifest is None or manifest["request"]["stage"] != "embed_tiles":
-            raise InputError(f"{part}: wanted the finished folder of embed_tiles with shard=i/n")
-        manifests.append(manifest)
-        found = differences(_without_shard(manifests[0]), _without_shard(manifest))
-        if found:
-            key, old, new = found[0]
-            raise InputError(f"{part} isn't a part of the same request as {parts[0]}: {key} is {new} there, {old} here")
-    shards = [manifest["request"]["config"].get("shard") for manifest in manifests]
-    wanted = [f"{number}/{len(parts)}" for number in range(len(parts))]
-    if sorted(map(str, shards)) != sorted(wanted):
-        raise InputError(f"parts: wanted each of the shards {wanted} once, found {shards}")
-    return manifests
-
-
-def _without_shard(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    request = manifest["request"]
-    return {**request, "config": {key: value for key, value in request["config"].items() if key != "shard"}}
 
 
 def _rows(number: int, store: VectorStore) -> Iterator[tuple[str, int, int, str]]:
