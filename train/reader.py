@@ -25,6 +25,7 @@ from tilewright.train.linear_patch import linearise_patch_embedding
 from tilewright.train.pixels import MIN_PIXELS, PixelPolicy, check_policy, image_processor_of, load_policy, normalise
 from tilewright.train.reader_batch import ReaderInput, build_batch, visual_tokens_of
 from tilewright.train.reader_prompt import ReaderPrompt
+from tilewright.train.vision_attention import batch_vision_attention
 from tilewright.train.weights import weights_digest
 
 CONTRACT = "reader.json"
@@ -221,6 +222,7 @@ def load_weights(folder: Path, dtype: torch.dtype) -> Any:
     if wrong:
         raise InputError(f"{folder}: wanted every weight to match the model, found {wrong}")
     linearise_patch_embedding(model)
+    batch_vision_attention(model)
     return model
 
 
