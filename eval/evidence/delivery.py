@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 from tilewright.configs.digests import canonical_json
@@ -16,6 +17,7 @@ from tilewright.eval.tools import require_module
 from tilewright.eval.workshop import Workshop
 
 SOURCE = "tessera"
+PAGES_OPEN = 256  # documents kept in memory
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,9 @@ class TesseraDelivery:
         self._documents = workshop.need_pages("tessera")
         units = options.options.units
         self._units = workshop.once(f"units {canonical_json(units)}", lambda: PageUnits(self, units))
+        self.html = lru_cache(PAGES_OPEN)(self._html)
 
-    def html(self, page_id: str) -> tuple[str, str] | None:
+    def _html(self, page_id: str) -> tuple[str, str] | None:
         """(HTML, title) of a page; None if its document isn't there or is no HTML."""
         try:
             return self._documents.html(page_id), self._workshop.titles.get(page_id, "")

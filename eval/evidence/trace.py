@@ -8,6 +8,7 @@ evidence by string is read: without case, marks and diacritics.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from tilewright.eval.string_evidence import evidence_form
@@ -20,11 +21,11 @@ STAGES = ("source", "extraction", "stored", "candidates", READER)
 class Passage:
     """What evidence has to come through: texts of a question's gold pages at each stage; None: no such stage."""
 
-    source: Sequence[str] | None
-    extraction: Sequence[str] | None
-    stored: Sequence[str]
-    candidates: Sequence[str]
-    reader: Sequence[str]
+    source: Sequence[str] | None = None
+    extraction: Sequence[str] | None = None
+    stored: Sequence[str] | None = None
+    candidates: Sequence[str] | None = None
+    reader: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,17 @@ class Trace:
         """The first stage that doesn't have it tolerantly; "" if all have it."""
         return next((stage for stage, whole in self.tolerant.items() if not whole), "")
 
+    def then(self, other: "Trace") -> "Trace":
+        """Both, where ``other`` is of later stages."""
+        return Trace({**self.exact, **other.exact}, {**self.tolerant, **other.tolerant})
 
-def trace(fragment: str, passage: Passage) -> Trace:
-    """The trace of one quoted ``fragment``. A stage has it only if one of its texts has all of it."""
+
+def trace(spellings: Sequence[str], passage: Passage) -> Trace:
+    """The trace of one quoted fragment. A stage has it only if one of its texts has all of one of its ``spellings``."""
     stages = {stage: texts for stage in STAGES if (texts := getattr(passage, stage)) is not None}
     return Trace(
-        {stage: _stands_in(fragment, texts, _collapsed) for stage, texts in stages.items()},
-        {stage: _stands_in(fragment, texts, _tolerant) for stage, texts in stages.items()},
+        {stage: _stands_in(spellings, texts, _collapsed) for stage, texts in stages.items()},
+        {stage: _stands_in(spellings, texts, evidence_form) for stage, texts in stages.items()},
     )
 
 
@@ -75,14 +80,11 @@ def _whole(found: Sequence[Mapping[str, bool]]) -> dict[str, float]:
     return made
 
 
-def _stands_in(fragment: str, texts: Sequence[str], form: Callable[[str], str]) -> bool:
-    wanted = form(fragment)
-    return bool(wanted.strip()) and any(wanted in form(text) for text in texts)
+def _stands_in(spellings: Sequence[str], texts: Sequence[str], form: Callable[[str], str]) -> bool:
+    wanted = [made for made in map(form, spellings) if made.strip()]
+    return any(one in form(text) for text in texts for one in wanted)
 
 
+@lru_cache(maxsize=16_384)
 def _collapsed(text: str) -> str:
     return " ".join(text.split())
-
-
-def _tolerant(text: str) -> str:
-    return evidence_form(text)

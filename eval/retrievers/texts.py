@@ -81,12 +81,13 @@ class PageTexts:
     ) -> None:
         self.title, self._options, self._make, self._workshop = title, options, make, workshop
         self._name = canonical_json(options)
+        same = {name: value for name, value in vars(options).items() if name != "search"}
+        self._chunks = f"chunks {canonical_json(same)}"
 
     @property
     def made(self) -> TextItems:
         """The chunks; cut once a run."""
-        same = {name: value for name, value in vars(self._options).items() if name != "search"}
-        return self._workshop.once(f"chunks {canonical_json(same)}", self._make)
+        return self._workshop.once(self._chunks, self._make)
 
     @property
     def identity(self) -> str:
