@@ -3,7 +3,7 @@
 MoNaCo (Wolfson et al. 2025, https://huggingface.co/datasets/allenai/MoNaCo_Benchmark):
 ``monaco_version_1_release.jsonl``. ASQA (Stelmakh et al. 2022,
 https://github.com/google-research/language/tree/master/language/asqa#format): ``ASQA.json``, an object of splits, each
-{id: instance}, and the rows of ``datasets`` (din0s/asqa).
+{id: instance}, the rows of ``datasets`` (din0s/asqa), and HtmlRAG's ``asqa-test.jsonl``.
 """
 
 from collections.abc import Iterator
@@ -49,8 +49,8 @@ def parse_asqa(row: Fields) -> Iterator[Read | Dropped]:
     urls, unusable = gold_urls(visited)
     titles = title_urls(pair.optional("wikipage") for pair in row.rows("qa_pairs"))
     question = EvalQuestion(
-        f"asqa-{row.text('sample_id')}",
-        row.text("ambiguous_question"),
+        f"asqa-{row.text('sample_id', 'id')}",
+        row.text("ambiguous_question", "question"),
         SEPARATOR.join(part[0] for part in parts),
         (),
         tuple(dict.fromkeys([*urls, *titles])),

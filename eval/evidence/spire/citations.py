@@ -105,8 +105,7 @@ def fragment_url(document: Document, seed: Seed, url: str) -> str:
     else:
         first, last = runs[0].split()[:FRAGMENT_WORDS], runs[-1].split()[-FRAGMENT_WORDS:]
         directive = f"{_encoded(' '.join(first))},{_encoded(' '.join(last))}"
-    same = sum(other.text.count(seed.text) for other in document.seeds if len(other.text) >= len(seed.text))
-    if same > 1:
+    if document.text.count(seed.text) > 1:
         before, behind = _around(document, seed)
         start, end = " ".join(before.split()[-FRAGMENT_WORDS:]), " ".join(behind.split()[:FRAGMENT_WORDS])
         directive = (f"{_encoded(start)}-," if start else "") + directive + (f",-{_encoded(end)}" if end else "")

@@ -65,6 +65,11 @@ class Document:
         return made[self.root]
 
     @cached_property
+    def text(self) -> str:
+        """All seeds' texts, one a line."""
+        return "\n".join(seed.text for seed in self.seeds)
+
+    @cached_property
     def cell_lines(self) -> dict[Node, list[int]]:
         """{cell: the lines of its own text}."""
         found: dict[Node, list[int]] = {}

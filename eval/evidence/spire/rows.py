@@ -111,7 +111,10 @@ class SpireRetriever:
     @property
     def page_of(self) -> Mapping[str, str]:
         """Of each seed."""
-        return {name: page_id for name, (page_id, _) in self.index.places.items()}
+        return self._workshop.once(
+            f"spire pages {self._segmenter.identity} {self._options.context}",
+            lambda: {name: page_id for name, (page_id, _) in self.index.places.items()},
+        )
 
     @property
     def facts(self) -> Mapping[str, object]:

@@ -12,6 +12,10 @@ import pytest
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.partial import StageError
+from tilewright.eval.benchmarks.fields import Fields
+from tilewright.eval.benchmarks.list_answers import parse_asqa
+from tilewright.eval.benchmarks.multi_hop import parse_hotpotqa
+from tilewright.eval.benchmarks.question import Read
 from tilewright.eval.bm25 import tokens
 from tilewright.eval.evidence.long_units import rough_tokens
 from tilewright.eval.evidence.spire.blocks import blocks_of
@@ -184,6 +188,13 @@ def test_htmlrag_rows_are_read(tmp_path: Path) -> None:
     assert [page.url for page in first.pages] == ["https://example.org/a"] and first.blank_pages == 1
     group, blank = next(htmlrag_groups([tmp_path / "binghtml.jsonl"]))
     assert list(group.html) == ["5a-00"] and blank == 1
+
+
+def test_their_questions_without_pages_are_read_as_benchmarks() -> None:
+    (asked,) = parse_asqa(Fields(ASQA, "row"))
+    (other,) = parse_hotpotqa(Fields(HOTPOT, "row"))
+    assert isinstance(asked, Read) and asked.question.answer_parts == (("1842",), ("1843", "1842"))
+    assert isinstance(other, Read) and (other.question.query, other.question.answer) == ("Who?", "Ada")
 
 
 @pytest.mark.parametrize(
