@@ -10,14 +10,16 @@ _SHARES = ("recall_at_1", "recall_at_10", "exact_match")  # others (recall_at_3,
 
 
 def figures_of(title: str, curve: Sequence[Mapping[str, Any]], counts: Mapping[str, Any]) -> list[Markup]:
-    """A loss chart and, if the run recorded any, a chart of shares from 0 to 1 with chance as a dashed line.
+    """A chart of losses and one of shares from 0 to 1 with chance as a dashed line; one without lines is left out.
 
     ``counts`` of the run's manifest: ``{pool}_chance_at_1`` is the chance of a random ranking of that pool.
     """
     names = sorted({name for row in curve for name, value in row.items() if _is_number(value)})
     losses = [name for name in names if "loss" in name]
     shares = [name for name in names if name.endswith(_SHARES)]
-    figures = [line_chart(f"{title}: loss", [_line(curve, name) for name in losses], "step", "loss", None)]
+    figures = []
+    if losses or not shares:
+        figures.append(line_chart(f"{title}: loss", [_line(curve, name) for name in losses], "step", "loss", None))
     if shares:
         last = float(max(row["step"] for row in curve))
         lines = [_line(curve, name) for name in shares]

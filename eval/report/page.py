@@ -36,22 +36,31 @@ def render(metrics: Mapping[str, Any], data: Mapping[str, Any], figures: Sequenc
         tag("h2", "Where this comes from"),
         *_provenance(metrics),
     ]
-    style = (_HERE / "style.css").read_text(encoding="utf-8")
     script = "\n" + (_HERE / "report.js").read_text(encoding="utf-8")
-    head = [
-        void("meta", charset="utf-8"),
-        void("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
-        void("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        void("meta", name="referrer", content="no-referrer"),
-        void("link", rel="icon", href="data:,"),
-        tag("title", "Tilewright evaluation"),
-        tag("style", Markup(style)),
-    ]
-    body = [
-        tag("main", *[Markup(f"{section}\n") for section in sections]),
+    scripts = [
         tag("script", Markup(as_script(data)), type="application/json", id="data"),
         tag("script", Markup(script)),
     ]
+    return _file("Tilewright evaluation", sections, scripts, _policy(script))
+
+
+def plain_page(title: str, sections: Sequence[Markup]) -> str:
+    """A whole file in the report's style, without scripts."""
+    return _file(title, [tag("h1", title), *sections], (), _policy(""))
+
+
+def _file(title: str, sections: Sequence[Markup], scripts: Sequence[Markup], policy: str) -> str:
+    style = (_HERE / "style.css").read_text(encoding="utf-8")
+    head = [
+        void("meta", charset="utf-8"),
+        void("meta", http_equiv="Content-Security-Policy", content=policy),
+        void("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        void("meta", name="referrer", content="no-referrer"),
+        void("link", rel="icon", href="data:,"),
+        tag("title", title),
+        tag("style", Markup(style)),
+    ]
+    body = [tag("main", *[Markup(f"{section}\n") for section in sections]), *scripts]
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n{join(head, chr(10))}\n</head>\n<body>\n{join(body, chr(10))}\n'
         "</body>\n</html>\n"

@@ -1,13 +1,12 @@
 """Retrievers whose items are tiles: by a checkpoint's vectors, by their DOM text, by what OCR reads on them."""
 
 import math
+import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-
-import numpy as np
 
 from tilewright.configs.digests import canonical_json, digest_text
 from tilewright.configs.errors import InputError
@@ -20,6 +19,7 @@ from tilewright.eval.workshop import Workshop
 from tilewright.mining.embed_tiles import Config as EmbedConfig
 from tilewright.mining.embed_tiles import write_vectors
 from tilewright.mining.index import TileIndex
+from tilewright.mining.index_source import StoreSource
 from tilewright.mining.vector_store import VectorStore
 from tilewright.train.encoder import Encoder
 from tilewright.train.encoder_io import read_encoder_file
@@ -45,7 +45,13 @@ class CheckpointTiles:
     closed_book, sees_gold, items_failed = False, False, 0
 
     def __init__(self, name: str, checkpoint: Checkpoint, workshop: Workshop) -> None:
+        if checkpoint.adapter is not None:
+            raise InputError(
+                f"checkpoints.{name}: adapter: wanted none, for it is of readers, found {checkpoint.adapter}"
+            )
         self.name, self.title, self._checkpoint, self._workshop = name, checkpoint.title, checkpoint, workshop
+        if checkpoint.index is not None:  # refused before any row is worked out
+            self._stored(checkpoint.index).check_encoder(read_encoder_file(checkpoint.folder).hash)
 
     @property
     def identity(self) -> str:
@@ -67,7 +73,7 @@ class CheckpointTiles:
         return self._workshop.tile_item(item_id)
 
     def search(self, questions: Sequence[Question], depth: int) -> Found:
-        """Exact search of the rebuilt index. Raises InputError for a stored index of another encoder."""
+        """Exact search of the rebuilt index, or search of the stored one."""
         encoder, index = self._encoder(), self._index()
         index.check_encoder(encoder.hash)
         pictures = [decode_image(question.picture) if question.picture else None for question in questions]
@@ -87,9 +93,11 @@ class CheckpointTiles:
         folder = work.cache.part("vectors", self.identity)
         config = EmbedConfig(folder, checkpoint, work.store.folder, model_dtype=work.precision, device=work.device)
         write_vectors(config, {"checkpoint": checkpoint, "tiles": work.store.folder}, folder)
-        stored = VectorStore.open(folder)
-        vectors = stored.rows(np.arange(len(stored)))
-        return TileIndex.build(vectors, list(stored.tile_ids), encoder_hash=read_encoder_file(folder).hash)
+        source = StoreSource([VectorStore.open(folder)])
+        index = work.out / ".index" / self.name  # hidden: deleted when the stage ends
+        if index.exists():
+            shutil.rmtree(index)  # of a run that was cut short
+        return TileIndex.build_from(source, encoder_hash=source.encoder_hash, folder=index)
 
     def _stored(self, folder: Path) -> TileIndex:
         index = TileIndex.load(folder)

@@ -53,7 +53,9 @@ STAGES: dict[str, tuple[str, str]] = {
     "make_reader_data": ("mining", "index + pairs -> reader examples on compressed tiles"),
     "train_reader": ("train", "reader examples -> reader checkpoint"),
     "make_questions": ("eval", "a benchmark's published files -> questions with their gold pages"),
+    "evaluate_reader": ("eval", "readers + reader examples -> accuracy by compression and tiles shown"),
     "evaluate": ("eval", "checkpoints -> index -> Recall@k, accuracy, report"),
+    "evaluate_checkpoints": ("eval", "a training run's checkpoints + a small corpus -> recall by step, the best one"),
     "evaluate_citations": ("eval", "questions + pages -> sentences cited for them, and what they are worth"),
     "evaluate_mteb": ("eval", "checkpoint -> scores on ViDoRe and other tasks of page images, through mteb"),
 }
