@@ -248,9 +248,11 @@ def test_a_budget_is_never_passed_and_a_larger_one_goes_on(
 def test_a_deadline_keeps_what_is_finished(tmp_path: Path, serve: Serve, settings: Make) -> None:
     server = serve("--latency-s", 0.1)
     changes = {"cache": tmp_path / "c.sqlite", "concurrency": 2}
-    with pytest.raises(DeadlineError, match="stage_timeout_s"):  # 1,000 calls would take 50 s
-        run(settings(server, stage_timeout_s=2, **changes), tmp_path / "o", 1000)
-    ended = len(server.calls("end"))
+    for timeout_s in (0.5, 5, 50):  # a busy machine may finish nothing in a short time
+        with pytest.raises(DeadlineError, match="stage_timeout_s"):  # the calls would take 500 s
+            run(settings(server, stage_timeout_s=timeout_s, **changes), tmp_path / f"o{timeout_s}", 10_000)
+        if ended := len(server.calls("end")):
+            break
     with sqlite3.connect(tmp_path / "c.sqlite") as db:
         assert 0 < ended == db.execute("SELECT count(*) FROM replies").fetchone()[0]
 
