@@ -23,7 +23,7 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.stage import StageError
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.mining.embed_plan import Block
-from tilewright.mining.vector_store import Array
+from tilewright.mining.index_arrays import Array
 from tilewright.train.encoder import Batch, Encoder, evaluating, token_batches
 
 T = TypeVar("T")

@@ -14,7 +14,8 @@ import numpy as np
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.store.rows import IMAGE
 from tilewright.data_gen.tile_store import TileStore
-from tilewright.mining.vector_store import Array, VectorStore
+from tilewright.mining.index_arrays import Array
+from tilewright.mining.vector_store import VectorStore
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from tilewright.configs.stage import StageError
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.mining.embed_blocks import embed_blocks
 from tilewright.mining.embed_plan import Block
-from tilewright.mining.vector_store import Array
+from tilewright.mining.index_arrays import Array
 from tilewright.train.distributed import choose_device
 from tilewright.train.encoder import load_encoder
 

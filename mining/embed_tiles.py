@@ -29,7 +29,8 @@ from tilewright.data_gen.tile_store import TileStore
 from tilewright.mining.embed_blocks import BlockFiles, embed_blocks
 from tilewright.mining.embed_plan import Plan, make_plan, usable
 from tilewright.mining.embed_ray import ActorTask, RaySettings, embed_on_ray
-from tilewright.mining.vector_store import Array, VectorShard, VectorStore
+from tilewright.mining.index_arrays import Array
+from tilewright.mining.vector_store import VectorShard, VectorStore
 from tilewright.mining.vector_writer import SHARD_BYTES, VectorWriter
 from tilewright.train.distributed import choose_device
 from tilewright.train.encoder import Encoder, load_encoder

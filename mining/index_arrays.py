@@ -4,6 +4,7 @@ import mmap
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, Protocol
 
 import numpy as np
@@ -68,7 +69,7 @@ def open_array(path: Path, dtype: Any, shape: tuple[int | None, ...]) -> Array:
     """Map a file of ``shape`` (None: any) read-only. Raises InputError if it isn't one."""
     try:
         array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, TokenError) as error:  # numpy parses the header
         raise InputError(f"{path}: not a readable array: {error}") from error
     fits = len(array.shape) == len(shape) and all(
         wanted in (None, found) for wanted, found in zip(shape, array.shape, strict=True)
@@ -88,9 +89,12 @@ def encode_ids(tile_ids: Sequence[str]) -> Array:
 
 
 def decode_ids(ids: Array) -> list[str]:
-    """Tile ids as text."""
+    """Tile ids as text. Raises InputError if they are damaged."""
     width, data = ids.dtype.itemsize, ids.tobytes()
     if not data.isascii():
-        return [tile_id.decode() for tile_id in ids.tolist()]
+        try:
+            return [tile_id.decode() for tile_id in ids.tolist()]
+        except UnicodeDecodeError as error:
+            raise InputError(f"the index's tile ids are damaged ({error}): build the index again") from error
     text = data.decode()  # at once: a search's hits are mostly ids of one length
     return [text[start : start + width].rstrip("\0") for start in range(0, len(text), width)]

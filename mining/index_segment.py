@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tilewright.configs.errors import InputError
 from tilewright.mining.index_arrays import Array, decode_ids, encode_ids
 from tilewright.mining.index_lists import InvertedLists
 from tilewright.mining.index_topk import Found, TopK, padded, top_k_of_rows
@@ -84,10 +85,22 @@ class Segment:
         rows = np.full(len(ids), -1)
         fits = np.flatnonzero(np.char.str_len(ids) <= self.ids.dtype.itemsize)
         wanted = ids[fits].astype(self.ids.dtype)
-        places = np.searchsorted(self.ids, wanted, sorter=self.order)
-        found = self.order[np.minimum(places, len(self) - 1)]
+        found = self._inside(self.order[np.minimum(self._places(wanted), len(self) - 1)])
         there = (self.ids[found] == wanted) & ~self._is_removed(found)
         rows[fits[there]] = found[there]
+        return rows
+
+    def _places(self, ids: Array) -> Array:
+        """Where ``ids`` (as wide as our own) stand, or would, in the order of ids."""
+        try:
+            places: Array = np.searchsorted(self.ids, ids, sorter=self.order)
+        except ValueError as error:
+            raise InputError(f"the index's order of tile ids is damaged ({error}): build the index again") from error
+        return places
+
+    def _inside(self, rows: Array) -> Array:
+        if rows.size and not 0 <= rows.min() <= rows.max() < len(self):
+            raise InputError("the index's order of tile ids is damaged: build the index again")
         return rows
 
     def _is_removed(self, rows: Array) -> Array:
@@ -108,8 +121,8 @@ class Segment:
             return np.empty(0, np.int64)
         signs = (b"-", b".")  # "." follows "-"
         bounds = [np.array([name.encode() + sign for name in names], self.ids.dtype) for sign in signs]
-        first, end = (np.searchsorted(self.ids, bound, sorter=self.order) for bound in bounds)
-        return np.concatenate([self.order[a:b] for a, b in zip(first, end, strict=True)])
+        first, end = map(self._places, bounds)
+        return self._inside(np.concatenate([self.order[a:b] for a, b in zip(first, end, strict=True)]))
 
     def _exactly(self, names: Sequence[str]) -> Array:
         rows = self.find(encode_ids(names)) if names else np.empty(0, np.int64)

@@ -42,7 +42,7 @@ class InMemorySource:
 
 
 class StoreSource:
-    """Folders of vectors by one encoder, one after another. Raises InputError if there are none or they differ."""
+    """Folders of vectors by one encoder, one after another. Raises InputError if there are none, or they differ."""
 
     def __init__(self, stores: Sequence[VectorStore]) -> None:
         if not stores:
@@ -54,6 +54,10 @@ class StoreSource:
                     f"{store.folder}: wanted vectors of encoder {first.encoder_hash[:16]}, dimension {first.dimension},"
                     f" as in {first.folder}; found encoder {store.encoder_hash[:16]}, dimension {store.dimension}"
                 )
+        if not any(map(len, stores)):
+            raise InputError(
+                f"vectors: wanted at least one tile, found none in {first.folder}: an empty part of a store"
+            )
         self._stores, self.dimension, self.encoder_hash = stores, first.dimension, first.encoder_hash
 
     def __len__(self) -> int:

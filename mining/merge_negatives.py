@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.configs.errors import InputError
-from tilewright.configs.manifest import check_outputs
 from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
 from tilewright.data_gen.part_manifests import manifests_of_parts
 from tilewright.data_gen.records import TrainingExample, read_jsonl
@@ -35,8 +34,6 @@ def merge_negatives(config: Config, inputs: Inputs, out: Path) -> Counts:
     Raises InputError unless the parts are those of one request and hold each of ``pairs`` once.
     """
     manifests = manifests_of_parts(config.parts, [OF])
-    for part, manifest in zip(config.parts, manifests, strict=True):
-        check_outputs(part, manifest)
     rules = Rules.of(manifests[0]["request"]["config"])
     pairs = read_pairs(inputs["pairs"])
     mined = sorted(itertools.chain(*map(_mined, config.parts)), key=lambda one: one.pair.position)

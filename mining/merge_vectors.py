@@ -11,7 +11,8 @@ import numpy as np
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
 from tilewright.data_gen.part_manifests import manifests_of_parts
-from tilewright.mining.vector_store import Array, VectorStore
+from tilewright.mining.index_arrays import Array
+from tilewright.mining.vector_store import VectorStore
 from tilewright.mining.vector_writer import VectorWriter
 from tilewright.train.encoder_io import read_encoder_file, write_encoder_file
 

@@ -46,6 +46,8 @@ def mine_negatives(config: Config, inputs: Inputs, out: Path) -> Counts:
     pairs = read_pairs(inputs["pairs"])
     pages = pages_of_split(inputs["pages"], "train") if "pages" in inputs else None
     _check_pages(pairs, pages, inputs)
+    if config.mode == "judged":
+        _check_answers(pairs, inputs["pairs"])
     known = _known_positives(inputs.get("previous"))
     mine = [pair for block in blocks_of(pairs, config.block, _ids(pairs), part_of(config.shard)) for pair in block]
     ledger: Mapping[str, Any] | None = None
@@ -78,6 +80,15 @@ def _check_pages(pairs: Sequence[QAPair], pages: frozenset[str] | None, inputs: 
         raise InputError(
             f"{inputs['pairs']}: {stranger.query_id}: page {stranger.page_id} is not a train page of"
             f" {inputs['pages']}: wanted the training pairs of that split"
+        )
+
+
+def _check_answers(pairs: Sequence[QAPair], where: Path) -> None:
+    unknown = next((pair for pair in pairs if not any(map(str.isalnum, "".join((pair.answer, *pair.aliases))))), None)
+    if unknown is not None:
+        raise InputError(
+            f"{where}: {unknown.query_id}: wanted an answer with a letter or digit for mode judged to judge by, found"
+            f" {unknown.answer!r}"
         )
 
 

@@ -21,10 +21,10 @@ import pyarrow as pa
 from tilewright.configs.errors import InputError
 from tilewright.configs.manifest import digest_file
 from tilewright.data_gen.records import from_json
+from tilewright.mining.index_arrays import Array, open_array
 
 INDEX = "vectors.json"
 Dtype = Literal["float32", "float16"]
-Array = np.ndarray[Any, Any]
 FORMAT = "tilewright vectors 1"
 _SHARDS_OPEN = 256
 SCHEMA = pa.schema([("tile_id", pa.string()), ("image_sha256", pa.binary(32))])
@@ -129,15 +129,8 @@ class VectorStore:
                     raise InputError(f"{self.folder / name}: changed since it was written; run embed_tiles again")
 
     def _open_vectors(self, number: int) -> Array:
-        path = self.folder / shard_names(number)[0]
-        shape, dtype = (self._shards[number].tiles, self.dimension), np.dtype(self.dtype)
-        try:
-            array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path}: not a readable array ({error}); run embed_tiles again") from error
-        if array.shape != shape or array.dtype != dtype:
-            raise InputError(f"{path}: wanted {dtype} {list(shape)}, found {array.dtype} {list(array.shape)}")
-        return array
+        shape = (self._shards[number].tiles, self.dimension)
+        return open_array(self.folder / shard_names(number)[0], np.dtype(self.dtype), shape)
 
     def _open_table(self, number: int) -> pa.RecordBatch:
         path, count = self.folder / shard_names(number)[1], self._shards[number].tiles

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import write_atomically
+from tilewright.mining.index_arrays import Array
 from tilewright.mining.vector_store import (
     FORMAT,
     INDEX,
     SCHEMA,
-    Array,
     Dtype,
     StoreIndex,
     VectorShard,

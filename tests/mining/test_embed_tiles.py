@@ -1,7 +1,6 @@
 """Tile embedding: the encoder's own vectors, each picture once, whatever the batches and types of storage."""
 
 import dataclasses
-import gc
 import weakref
 from collections import Counter
 from pathlib import Path
@@ -188,7 +187,6 @@ def test_few_pictures_are_in_memory_at_a_time(root: Path, tmp_path: Path, monkey
         image = read(store, tile_id)
         alive["images"] += 1
         weakref.finalize(image, alive.subtract, ["images"])
-        gc.collect()
         most, seen = max(most, alive["images"]), seen + 1
         return image
 

@@ -164,6 +164,34 @@ def test_lists_that_name_other_rows(folder: Callable[[str], Path]) -> None:
         TileIndex.load(root).search(QUERIES, 600)
 
 
+@pytest.mark.parametrize("kind", FILES)
+def test_ids_and_their_order_that_cannot_be(kind: str, folder: Callable[[str], Path]) -> None:
+    root = folder(kind)
+    order, ids = (root / f"segment-000001/{name}.npy" for name in ("order", "tile_ids"))
+    data, rows = order.read_bytes(), np.load(order)
+    for value in (10**12, -(10**12)):
+        np.save(order, np.full_like(rows, value))
+        index = TileIndex.load(root)
+        with pytest.raises(InputError, match="order of tile ids is damaged"):
+            index.missing(IDS)
+        with pytest.raises(InputError, match="order of tile ids is damaged"):
+            index.search(QUERIES, 3, pages=[IDS[9].partition("-")[0]])
+    order.write_bytes(data)
+    ids.write_bytes(ids.read_bytes().replace(b"-0001-00", b"-0001-\xff\xff"))
+    with pytest.raises(InputError, match="tile ids are damaged"):
+        TileIndex.load(root).search(QUERIES, 30)
+
+
+@pytest.mark.parametrize("header", [b"{'descr': '<i8', ", b"(" * 110, b"{'shape': (" + b"9" * 90])
+def test_a_header_that_does_not_parse(header: bytes, folder: Callable[[str], Path]) -> None:
+    root = folder("flat")
+    order = root / "segment-000001/order.npy"
+    data = order.read_bytes()
+    order.write_bytes(data[:10] + header.ljust(117) + b"\n" + data[128:])
+    with pytest.raises(InputError, match=r"order\.npy: not a readable array"):
+        TileIndex.load(root)
+
+
 def test_a_folder_that_holds_an_index(folder: Callable[[str], Path]) -> None:
     root = folder("flat")
     with pytest.raises(InputError, match="holds an index already"):

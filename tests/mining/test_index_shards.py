@@ -148,6 +148,14 @@ def test_what_the_stages_refuse(tmp_path: Path) -> None:
     build("flat", VECTORS, IDS, tmp_path / "flat")
     with pytest.raises(InputError, match="wanted the folder of train_index, found an index of kind flat"):
         run_stage(build_index.STAGE, build_index.Config(tmp_path / "out", (first,), tmp_path / "flat"))
+    empty = _store(tmp_path / "empty", slice(0, 0))
+    for stage, wrong in (
+        (build_index.STAGE, build_index.Config(tmp_path / "none", (empty,))),
+        (train_index.STAGE, train_index.Config(tmp_path / "none", (empty,))),
+    ):
+        with pytest.raises(InputError, match="vectors: wanted at least one tile, found none"):
+            run_stage(stage, wrong)
+    assert len(StoreSource([VectorStore.open(folder) for folder in (empty, first)])) > 0
     twice = StoreSource([VectorStore.open(first), VectorStore.open(first)])
     with pytest.raises(InputError, match="stands twice"):
         TileIndex.build_from(twice, encoder_hash=HASH, folder=tmp_path / "twice")

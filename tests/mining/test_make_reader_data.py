@@ -209,6 +209,7 @@ def test_resumed_from_any_journal_the_bytes_are_the_same(config: Config, corpus:
             assert len(journal) == 12
 
 
+@pytest.mark.slow
 def test_another_process_with_another_hash_seed_writes_the_same_bytes(config: Config) -> None:
     hash_seed = "4" if os.environ.get("PYTHONHASHSEED") == "3" else "3"
     run_stage(STAGE, config)

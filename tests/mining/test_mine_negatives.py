@@ -90,6 +90,15 @@ def test_naive_mode_takes_the_nearest_whatever_they_say(config: Config) -> None:
     assert counts["not_judged"] == 8 * 15 and sum(counts["verdicts"].values()) == 0
 
 
+def test_a_pair_without_an_answer_cannot_be_judged(config: Config, tmp_path: Path) -> None:
+    pairs = read_jsonl(config.pairs, QAPair)
+    write_jsonl(tmp_path / "pairs.jsonl", [pairs[0], dataclasses.replace(pairs[1], answer=" ?", aliases=("",))])
+    unanswered = dataclasses.replace(config, pairs=tmp_path / "pairs.jsonl")
+    with pytest.raises(InputError, match=f"{pairs[1].query_id}: wanted an answer with a letter or digit"):
+        run_stage(STAGE, unanswered)
+    assert run_stage(STAGE, dataclasses.replace(unanswered, mode="naive"))["counts"]["examples"] == 2
+
+
 def test_in_batch_mode_mines_nothing(config: Config) -> None:
     counts = run_stage(STAGE, dataclasses.replace(config, mode="in_batch"))["counts"]
     assert counts == {
