@@ -79,8 +79,8 @@ def cell() -> CellOf:
     scores = [1.0, 1.0, 0.0, None, 1.0, 0.0, 0.0, 0.0]
     records = [
         EvalRecord(
-            row=f"examples.c2.{HOSTILE}.k2", query_id=one.question.query_id, query="?", answers=("right",),
-            gold_urls=(), gold_tile_ids=(), hits=(), prediction=text, scores={"alias" if number < 4 else ABSTAINS: score},
+            row="examples.c2.reader.k2", query_id=one.question.query_id, query="?", answers=("right",), gold_urls=(),
+            gold_tile_ids=(), hits=(), prediction=text, scores={"alias" if number < 4 else ABSTAINS: score},
             error="reader failed: x" if text is None else None, input_tokens=10 * number, visual_tokens=number,
         )
         for number, (one, text, score) in enumerate(zip(rows, said, scores, strict=True))
