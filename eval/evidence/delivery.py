@@ -8,11 +8,13 @@ from typing import Literal
 from tilewright.configs.digests import canonical_json
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
+from tilewright.eval.evidence.block_pictures import BlockPictures
 from tilewright.eval.evidence.page_units import PageUnits
 from tilewright.eval.evidence.rerankers import Endpoint, EndpointReranker, LexicalReranker, Reranker, RerankError
 from tilewright.eval.evidence.tessera import EvidenceLayer, RankedItem, ReaderContext, TesseraOptions
 from tilewright.eval.evidence.units import BUILDER
 from tilewright.eval.parts import Cost, Delivered, Item, Question
+from tilewright.eval.rendered_text import RenderedTexts
 from tilewright.eval.tools import require_module
 from tilewright.eval.workshop import Workshop
 
@@ -47,11 +49,15 @@ class Server:
 
 @dataclass(frozen=True)
 class Tessera:
-    """A block of units in place of the last of k items. ``compression``: of the host's pictures, so of the budget."""
+    """A block of units in place of the last of k items. ``compression``: of the host's pictures, so of the budget.
+
+    ``form`` image: the block as a picture, drawn and compressed as tiles are, of as many of its units as then fit.
+    """
 
     kind: Literal["tessera"]
     reranker: Lexical | Model | Server = Lexical("bm25")
     compression: float = 1.0
+    form: Literal["text", "image"] = "text"
     options: TesseraOptions = field(default_factory=TesseraOptions)
 
     def __post_init__(self) -> None:
@@ -95,7 +101,18 @@ class TesseraDelivery:
         kept = [items[item.item_id] for item in context.items]
         if context.fallback:
             return Delivered(tuple(kept), (f"tessera_fallback: {context.fallback}",))
-        return Delivered((*kept, _item(context)))
+        block = _item(context)
+        if self._options.form == "text":
+            return Delivered((*kept, block))
+        drawn = self._pictures.of(context, block, cost, grouped=self._options.options.grouped)
+        if drawn is None:
+            return Delivered(tuple(items[item.item_id] for item in rows[:k]), ("tessera_fallback: no picture fits",))
+        return Delivered((*kept, drawn))
+
+    @property
+    def _pictures(self) -> BlockPictures:
+        texts = self._workshop.once("rendered texts", lambda: RenderedTexts(self._workshop.cache))
+        return BlockPictures(texts, self._options.compression)
 
     @property
     def _reranker(self) -> Reranker:

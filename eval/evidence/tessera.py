@@ -60,7 +60,7 @@ class ReaderContext:
     """What the reader gets: ``items`` of the host, then ``block`` (NO_BLOCK: none).
 
     ``fallback``: why the host's own items came instead of a block; "" if a block came. ``candidates``: unit ids best
-    first, for the evidence trace.
+    first. ``budget``: what the block may cost.
     """
 
     items: tuple[RankedItem, ...]
@@ -68,6 +68,7 @@ class ReaderContext:
     host_tokens: int
     fallback: str = ""
     candidates: tuple[str, ...] = ()
+    budget: int = 0
 
     @property
     def tokens(self) -> int:
@@ -115,7 +116,7 @@ class EvidenceLayer:
         block = pack(order, budget, self._count, page_ranks=ranks, grouped=self.options.grouped)
         if not block.units:
             return ReaderContext(host, NO_BLOCK, host_tokens, "no unit fits", names)
-        return ReaderContext(kept, block, host_tokens, "", names)
+        return ReaderContext(kept, block, host_tokens, "", names, budget)
 
     def _pages(self, ranked: Sequence[RankedItem]) -> list[UnitIndex]:
         """Units of the distinct pages of the first items, in the order in which they come."""

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,22 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.load import load
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen.records import EvalRecord, read_jsonl
+from tilewright.data_gen.tile_store import TileStore
+from tilewright.eval.agent.tool import RowTool
+from tilewright.eval.cache import Cache
 from tilewright.eval.evaluate import STAGE, Config
 from tilewright.eval.evidence.delivery import Lexical, Model, Server, Tessera
 from tilewright.eval.evidence.remedies import HtmlRag
 from tilewright.eval.evidence.rerankers import Endpoint
 from tilewright.eval.evidence.tessera import TesseraOptions
+from tilewright.eval.page_texts import Pages
+from tilewright.eval.parts import Delivered, Question, Ranked
+from tilewright.eval.questions import Pool
+from tilewright.eval.readers.string_evidence import StringEvidence
+from tilewright.eval.registry import Registry
+from tilewright.eval.retrievers.texts import TextChunks
 from tilewright.eval.rows import RowSpec
+from tilewright.eval.workshop import OcrConfig, Workshop
 
 ROOT = Path(__file__).parents[3]
 CONFIGS, README = ROOT / "configs" / "eval" / "evaluate", ROOT / "README.md"
@@ -147,3 +158,63 @@ def test_what_is_missing_is_named(world: Any, tmp_path: Path) -> None:
         run_stage(STAGE, config(world, tmp_path / "b", deliveries=deliveries, **alone))
     with pytest.raises(ValueError, match="compression: wanted a number of at least 1"):
         Tessera("tessera", compression=0.5)
+
+
+def workshop_of(world: Any, folder: Path) -> Workshop:
+    store = TileStore.open(world.root / "tiles")
+    pool = Pool.of(store)
+    return Workshop(
+        store=store,
+        rendered=store,
+        pool=pool,
+        questions=(),
+        pages=Pages.open(world.root / "pages", pool.tiles_of),
+        checkpoints={},
+        readers={},
+        ocr=OcrConfig(language="eng", scale=1.0, processes=1, timeout_s=30.0),
+        cache=Cache(folder),
+        out=folder,
+    )
+
+
+def registry_of(world: Any, folder: Path, tessera: Tessera) -> Registry:
+    texts = TextChunks("text_chunks", tokens=30)
+    readers = {"string": StringEvidence("string_evidence")}
+    return Registry(workshop_of(world, folder), {"text": texts}, {"tessera": tessera}, readers)
+
+
+@pytest.mark.parametrize("host", ["text", "bm25"])
+def test_an_agent_searches_with_it(world: Any, tmp_path: Path, host: str) -> None:
+    registry = registry_of(world, tmp_path, Tessera("tessera"))
+    cost = registry.reader("string").cost
+    given = {}
+    for name in ("as_is", "tessera"):
+        tool = RowTool(registry.retriever(host), registry.delivery(name), 3, 12, cost, ThreadPoolExecutor(1))
+        given[name] = tool.found(Question("q", "the agent's task", ("1701",)), "When was Lisbon founded?").items
+        tool.close()
+    assert given["tessera"][:-1] == given["as_is"][:-1] and given["tessera"][-1].source == "tessera"
+    assert sum(map(cost, given["tessera"])) <= sum(map(cost, given["as_is"]))
+    assert "Founded | 1701" in given["tessera"][-1].text
+
+
+@pytest.mark.slow
+def test_the_block_as_a_picture_keeps_the_budget(world: Any, tmp_path: Path) -> None:
+    """A browser a question; the picture shows fewer units where not all of them fit, and none where not one does."""
+    registry = registry_of(world, tmp_path, Tessera("tessera", form="image"))
+    retriever, delivery, real = registry.retriever("bm25"), registry.delivery("tessera"), registry.reader("string").cost
+    question = Question("q", "When was Lisbon founded?", ("1701",))
+    ranked = Ranked(retriever, retriever.search([question], 12).hits["q"])
+
+    def delivered(budget: int) -> Delivered:
+        """Units cost little as text, so that the picture alone decides."""
+        costs = {"tessera": lambda item: real(item) if item.picture else len(item.text) // 100}
+        return delivery.deliver(question, ranked, 3, lambda item: costs.get(item.source, lambda item: budget)(item))
+
+    with registry.workshop.cache.locked():
+        all_of_it, part, nothing = delivered(2000), delivered(200), delivered(30)
+    host = [retriever.item(name) for name, _ in retriever.search([question], 12).hits["q"][:3]]
+    assert nothing.flags == ("tessera_fallback: no picture fits",) and list(nothing.items) == host
+    blocks = [found.items[-1] for found in (all_of_it, part)]
+    assert [real(block) <= budget for block, budget in zip(blocks, (2000, 200), strict=True)] == [True, True]
+    assert all(block.picture and "1701" in block.text for block in blocks)
+    assert len(blocks[1].text) < len(blocks[0].text) and list(part.items[:-1]) == host[:2]
