@@ -1,4 +1,4 @@
-"""A llama.cpp server with real weights: python llama_server.py MODEL.gguf; prints its base URL, serves until killed."""
+"""A llama.cpp server with real weights: python llama_server.py MODEL.gguf [N_CTX]; prints its URL, serves until killed."""
 
 import sys
 import threading
@@ -11,7 +11,7 @@ def main() -> None:
     params.model.path = sys.argv[1]
     params.hostnames = ["127.0.0.1"]
     params.port = 0
-    params.n_ctx = 1024
+    params.n_ctx = int(sys.argv[2]) if len(sys.argv) > 2 else 1024
     params.n_parallel = 2
     params.cpuparams.n_threads = 1  # spinning threads are slow on a busy machine
     params.warmup = False
