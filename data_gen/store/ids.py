@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, overload
 
 import numpy as np
@@ -55,7 +56,7 @@ def map_array(path: Path, count: int, dtype: str) -> np.ndarray[Any, Any]:
     """A mapped .npy file of ``count`` values."""
     try:
         array: np.ndarray[Any, Any] = np.load(path, mmap_mode="r" if count else None)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TokenError) as error:  # numpy parses the header
         raise InputError(f"{path}: not a readable array ({error}); run render_tiles again") from error
     if array.shape != (count,) or array.dtype.str != dtype:
         found = f"{array.size} ids for {count} tiles"
