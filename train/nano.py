@@ -19,6 +19,7 @@ from transformers.vision_utils import get_vision_interpolation_indices_and_weigh
 from tilewright.train.linear_patch import linearise_patch_embedding
 from tilewright.train.nano_binding import Binding
 from tilewright.train.nano_characters import CLASSES
+from tilewright.train.nano_neighbours import page_places
 from tilewright.train.nano_windows import Windows, cut_windows
 from tilewright.train.vision_attention import rotated
 
@@ -178,6 +179,7 @@ class NanoModel(PreTrainedModel):  # type: ignore[misc]
         states = [page.flatten(0, 1) for page in self.page_states(pages)]
         reading = self.read(torch.cat(states))
         owners = torch.repeat_interleave(torch.tensor([len(part) * CELLS for part in states]))
+        places = page_places([(page.shape[0], page.shape[1] * CELLS) for page in pages])
         device = reading.starts.device
         with torch.autocast(device.type, enabled=False):
             return self.binding.of_cells(
@@ -186,6 +188,7 @@ class NanoModel(PreTrainedModel):  # type: ignore[misc]
                 reading.after.flatten(0, 1),
                 owners.to(device),
                 len(pages),
+                places=places.to(device),
             )
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tilewright.train.nano_characters import BOUNDARY, LETTER_OF, LETTERS, TRIGRAMS
+from tilewright.train.nano_neighbours import heard
 
 SILENT = 0.05  # a cell that is blank or punctuation with more than 1 - SILENT adds nothing
 MANY_CELLS = 700  # of a picture, from which on a table of all trigrams costs less than a vector a cell
@@ -49,22 +50,26 @@ class Binding(nn.Module):
         found, counts = torch.unique(owners * TRIGRAMS + trigrams, return_counts=True)
         return self.of_trigrams(found % TRIGRAMS, counts.float().sqrt(), found // TRIGRAMS, count)
 
-    def of_cells(self, characters: Tensor, before: Tensor, after: Tensor, owners: Tensor, count: int) -> Tensor:
-        """[count, D] of what cells are read as.
+    def of_cells(
+        self, characters: Tensor, before: Tensor, after: Tensor, owners: Tensor, count: int, *, places: Tensor
+    ) -> Tensor:
+        """[count, D] of what cells are read as, once neighbours in a word have heard each other.
 
         ``characters``, ``before``, ``after``: logits [N, CLASSES] of a cell's character and of those around it in its
-        word; ``owners`` [N]: the picture that a cell belongs to. A cell counts by its probability to hold a letter or a
-        digit; one of n cells read as the same trigram of the same picture counts 1 / sqrt(n), which has no gradient.
+        word; ``owners`` [N]: the picture that a cell belongs to; ``places`` [N]: where it stands, see
+        ``nano_neighbours``. A cell counts by its probability to hold a letter or a digit; one of n cells read as the
+        same trigram of the same picture counts 1 / sqrt(n), which has no gradient.
         """
         fold = _fold(characters)
         letters = characters.softmax(-1) @ fold
         kept = (1 - letters[:, BOUNDARY].detach() > SILENT).nonzero()[:, 0]
-        letters, owners = letters[kept] * _inner(letters), owners[kept]
-        around = [logits[kept].softmax(-1) @ fold for logits in (before, after)]
+        first, last = (logits[kept].softmax(-1) @ fold for logits in (before, after))
+        letters, first, last = heard(letters[kept], first, last, places[kept])
+        owners = owners[kept]
         with torch.no_grad():
-            first, letter, last = (values.argmax(-1) for values in (around[0], letters, around[1]))
-            damping = _damping((first * LETTERS + letter) * LETTERS + last, owners)
-        parts = (around[0], letters * damping[:, None], around[1])
+            read = [part.argmax(-1) for part in (first, letters, last)]
+            damping = _damping((read[0] * LETTERS + read[1]) * LETTERS + read[2], owners)
+        parts = (first, letters * damping[:, None], last)
         if len(kept) >= MANY_CELLS * count:
             mine = [(owners == owner).nonzero()[:, 0] for owner in range(count)]
             return torch.stack([self._of_table(*(part[cells] for part in parts)) for cells in mine])
@@ -86,13 +91,6 @@ class Binding(nn.Module):
 def _fold(like: Tensor) -> Tensor:
     """[CLASSES, LETTERS]: one where a class is a letter. No buffer: from_pretrained leaves those unfilled."""
     return F.one_hot(torch.from_numpy(LETTER_OF), LETTERS).to(like)
-
-
-def _inner(letters: Tensor) -> Tensor:
-    """[LETTERS]: zero for the boundary, which is no letter of its own."""
-    inner = torch.ones(LETTERS, device=letters.device, dtype=letters.dtype)
-    inner[BOUNDARY] = 0
-    return inner
 
 
 def _damping(trigrams: Tensor, owners: Tensor) -> Tensor:

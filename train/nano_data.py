@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -60,11 +61,7 @@ def label_cells(characters: Characters, left_px: float, top_px: float, rows: int
 
     A character belongs to the cell that its centre lies in; of several in one cell the first is kept.
     """
-    classes = np.array([class_of(int(code)) for code in characters.codes], dtype=np.int64)
-    first = characters.firsts
-    last = np.append(first[1:], True) if len(first) else first
-    before = np.where(first, BLANK, np.roll(classes, 1))
-    after = np.where(last, BLANK, np.roll(classes, -1))
+    classes, before, after = _named(characters)
     x = np.floor((characters.centres_px[:, 0] - left_px) / CELL_PX).astype(np.int64)
     y = np.floor((characters.centres_px[:, 1] - top_px) / PATCH_PX).astype(np.int64)
     inside = (x >= 0) & (x < columns * CELLS) & (y >= 0) & (y < rows) & (classes != BLANK)
@@ -74,6 +71,15 @@ def label_cells(characters: Characters, left_px: float, top_px: float, rows: int
     for label, values in zip(labels, (classes, before, after, characters.starts.astype(np.int64)), strict=True):
         label[y[kept], x[kept]] = values[kept]
     return Labels(*(label.reshape(rows, columns, CELLS) for label in labels))
+
+
+@lru_cache(maxsize=2)
+def _named(characters: Characters) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """int64 [N] each: the class of each character, those before and after it; kept for a tile's other windows."""
+    classes = np.array([class_of(int(code)) for code in characters.codes], dtype=np.int64)
+    first = characters.firsts
+    last = np.append(first[1:], True) if len(first) else first
+    return classes, np.where(first, BLANK, np.roll(classes, 1)), np.where(last, BLANK, np.roll(classes, -1))
 
 
 def shown_at(image: Image.Image, compression: float) -> np.ndarray:

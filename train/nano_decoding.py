@@ -13,14 +13,13 @@ import numpy as np
 
 from tilewright.train.nano import CELLS, PATCH_PX, Reading
 from tilewright.train.nano_characters import BLANK, CLASSES, character_of
+from tilewright.train.nano_neighbours import NEIGHBOUR_SHARE, WIDEST_CELLS
 
 Array = np.ndarray[Any, Any]
 CELL_PX = PATCH_PX // CELLS
 # Chosen on pages of the training corpus (never on held-out ones), where words read right were most:
 SAME = 0.05  # probability that two cells agree on both neighbours, above which they saw one character
-WIDEST_CELLS = 8  # centres of neighbours in a word lie closer; a W of 28 px is 7 cells wide
 START_SHARE = 0.5  # of the start head's say in where a word begins
-NEIGHBOUR_SHARE = 0.5  # of the neighbours' say in what a character is
 _BESIDE = ((0, 1), (1, -1), (1, 0), (1, 1))  # down, across
 
 

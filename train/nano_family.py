@@ -56,7 +56,7 @@ def load(folder: Path, dtype: torch.dtype, options: Options) -> Loaded:
         last_token="",
         max_text_tokens=MAX_TEXT_TOKENS,
         pixels=policy,
-        pooling="damped bag of trigrams read" + _windows(folder, config),
+        pooling="damped bag of trigrams read with neighbours in a word" + _windows(folder, config),
         normalisation="l2",
         dimension=checked_dimension(folder, options, config.dimension, SHORTEST),
     )

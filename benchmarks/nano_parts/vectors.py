@@ -25,6 +25,7 @@ from tilewright.train.nano_binding import Binding
 from tilewright.train.nano_characters import trigrams_of
 from tilewright.train.nano_data import CELL_PX, padded, patches_of, seen_at
 from tilewright.train.nano_decoding import decode
+from tilewright.train.nano_neighbours import page_places
 from tilewright.train.nano_reading import ReadingScore, score_page
 from tilewright.train.pixels import FACTOR_PX
 
@@ -113,7 +114,8 @@ def perfect_vectors(model: NanoModel, bindings: dict[int, Binding], store: TileS
 def _of_reading(reading: Reading, binding: Binding, owners: Tensor, count: int) -> Tensor:
     """[count, D] of what the cells of a page are read as."""
     characters, before, after = (part.flatten(0, 2) for part in (reading.characters, reading.before, reading.after))
-    return binding.of_cells(characters, before, after, owners, count)
+    height, width = reading.starts.shape[:2]
+    return binding.of_cells(characters, before, after, owners, count, places=page_places([(height, width * CELLS)]))
 
 
 def _of_trigrams(trigrams: Tensor, binding: Binding, owners: Tensor, count: int) -> Tensor:

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from tilewright.train.nano_binding import MANY_CELLS, Binding
 from tilewright.train.nano_characters import BLANK, CLASSES, LETTERS, class_of, trigrams_of
+from tilewright.train.nano_neighbours import page_places
 
 torch.set_num_threads(1)
 D = 2048
@@ -37,6 +38,13 @@ def cells_of(text: str) -> tuple[Tensor, Tensor, Tensor]:
     """Logits of cells that read ``text``, a character each: it, the one before, the one after."""
     classes = [BLANK, *(class_of(ord(character)) for character in text), BLANK]
     return logits_of(classes[1:-1]), logits_of(classes[:-2]), logits_of(classes[2:])
+
+
+def of_one(binding: Binding, *heads: Tensor) -> Tensor:
+    """[1, D] of cells side by side, from their three heads' logits."""
+    count = len(heads[0])
+    owners = torch.zeros(count, dtype=torch.long)
+    return binding.of_cells(heads[0], heads[1], heads[2], owners, 1, places=page_places([(1, count)]))
 
 
 def test_one_trigram_is_the_product_of_its_signs(binding: Binding) -> None:
@@ -85,7 +93,7 @@ def test_nothing_is_zero(binding: Binding) -> None:
 
 @pytest.mark.parametrize("text", ["Hello, world! 42 times", "a", "aa aa aa", "don't stop", "Ünïcödé 京 x"])
 def test_cells_read_for_sure_are_the_text(binding: Binding, text: str) -> None:
-    found = binding.of_cells(*cells_of(text), torch.zeros(len(text), dtype=torch.long), 1)
+    found = of_one(binding, *cells_of(text))
     torch.testing.assert_close(found, binding.of_texts(*of([text])), atol=1e-3, rtol=1e-4)
 
 
@@ -95,7 +103,8 @@ def test_cells_belong_to_their_picture_in_any_order(binding: Binding) -> None:
     logits = [torch.cat([part[kind] for part in parts]) for kind in range(3)]
     owners = torch.repeat_interleave(torch.arange(3), torch.tensor([len(text) for text in texts]))
     order = torch.randperm(len(owners), generator=torch.Generator().manual_seed(0))
-    found = binding.of_cells(*(part[order] for part in logits), owners[order], 3)
+    places = page_places([(1, len(text)) for text in texts])[order]
+    found = binding.of_cells(*(part[order] for part in logits), owners[order], 3, places=places)
     torch.testing.assert_close(found, binding.of_texts(*of(texts)), atol=1e-3, rtol=1e-4)
     assert not found[2].any()
 
@@ -109,7 +118,7 @@ def test_a_table_of_trigrams_gives_what_a_vector_a_cell_does() -> None:
     found = []
     for pictures in (1, 3):
         leaves = [part.clone().requires_grad_() for part in inputs]
-        vectors = small.of_cells(*leaves, owners, pictures)
+        vectors = small.of_cells(*leaves, owners, pictures, places=page_places([(1, count)]))
         assert vectors.shape == (pictures, 96) and not vectors[1:].any()
         (vectors[0] * torch.linspace(-1, 1, 96)).sum().backward()
         found.append([vectors[0].detach(), *(leaf.grad for leaf in leaves)])
@@ -123,14 +132,14 @@ def test_a_doubtful_cell_counts_by_its_probability(binding: Binding) -> None:
     logits = torch.full((1, CLASSES), -SURE)
     logits[0, [BLANK, class_of(ord("a")), class_of(ord("b"))]] = torch.tensor([0.5, 0.25, 0.25]).log()
     sides = logits_of([BLANK])
-    found = binding.of_cells(logits, sides, sides, torch.zeros(1, dtype=torch.long), 1)
+    found = of_one(binding, logits, sides, sides)
     a, b = binding.of_texts(*of(["a", "b"]))
     torch.testing.assert_close(found[0], 0.25 * a + 0.25 * b, atol=1e-4, rtol=1e-4)
 
 
 def test_blank_cells_give_zero_and_zero_gradients(binding: Binding) -> None:
     logits = logits_of([BLANK, class_of(ord("."))]).requires_grad_()
-    vector = binding.of_cells(logits, logits, logits, torch.zeros(2, dtype=torch.long), 1)
+    vector = of_one(binding, logits, logits, logits)
     vector.square().sum().backward()
     assert torch.equal(vector, torch.zeros(1, D))
     assert logits.grad is not None and not logits.grad.any()
@@ -145,7 +154,7 @@ def test_gradients_are_those_of_the_formula() -> None:
     assert max(Counter(trigrams_of(text).tolist()).values()) == 1
 
     def vectors(*parts: Tensor) -> Tensor:
-        return small.of_cells(*parts, torch.zeros(len(text), dtype=torch.long), 1)
+        return of_one(small, *parts)
 
     assert torch.autograd.gradcheck(vectors, inputs, eps=1e-6, atol=1e-4)
 
@@ -154,6 +163,6 @@ def test_bfloat16_weights_work() -> None:
     half = Binding(D).bfloat16()
     assert half.signs.dtype == torch.int8
     text = "in half precision"
-    found = half.of_cells(*cells_of(text), torch.zeros(len(text), dtype=torch.long), 1)
+    found = of_one(half, *cells_of(text))
     torch.testing.assert_close(found, half.of_texts(*of([text])), atol=1e-3, rtol=1e-4)
     assert half.of_queries(*of([text])).dtype == torch.float32

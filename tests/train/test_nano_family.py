@@ -237,7 +237,7 @@ def test_the_contract(encoder: Encoder, nano_folder: Path) -> None:
     contract = encoder.contract
     assert (contract.adapter, contract.prompt, contract.dimension) == ("nano", "nano/1", 256)
     assert contract.base_model == "random nano"
-    assert contract.pooling == "damped bag of trigrams read" and contract.last_token_id == -1
+    assert contract.pooling == "damped bag of trigrams read with neighbours in a word" and contract.last_token_id == -1
     assert (contract.pixels.fit, contract.pixels.enlarge, contract.pixels.min_pixels) == ("pad", 1.0, 1024)
     assert families.of_folder(nano_folder) is families.by_name("nano")
     assert load_encoder(nano_folder, max_pixels=10**6).contract.pixels.max_pixels == 10**6

@@ -11,7 +11,8 @@ from torch import Tensor
 from tilewright.train.nano import CELLS, Reading
 from tilewright.train.nano_characters import BLANK, CLASSES, class_of
 from tilewright.train.nano_data import label_cells
-from tilewright.train.nano_decoding import WIDEST_CELLS, ReadPage, decode
+from tilewright.train.nano_decoding import ReadPage, decode
+from tilewright.train.nano_neighbours import WIDEST_CELLS
 from tilewright.train.nano_reading import ReadingScore, score_page
 
 WORDS = st.text("abcXYZ019.,-", min_size=1, max_size=6)
