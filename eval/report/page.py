@@ -11,7 +11,7 @@ from tilewright.eval.report import analysis_tables
 from tilewright.eval.report.data import as_script
 from tilewright.eval.report.markup import Markup, join, tag, void
 from tilewright.eval.report.plots import Line, line_chart
-from tilewright.eval.report.tables import difference_table, facts_table, reader_table, recall_table
+from tilewright.eval.report.tables import difference_table, facts_table, measures_table, reader_table, recall_table
 from tilewright.eval.wording import learning_sentence, pixel_sentence, pool_sentence, ran
 
 _HERE = Path(__file__).parent
@@ -110,7 +110,9 @@ def _readers(metrics: Mapping[str, Any]) -> list[Markup]:
         f" apart and left out of the accuracy. Verdicts are by {metrics['graders']['deciding']}; exact match and judges"
         " never share a column."
     )
-    return [reader_table(metrics), tag("p", note, class_="note"), analysis_tables.answer_difference_table(metrics)]
+    note_below = tag("p", note, class_="note")
+    differences = analysis_tables.answer_difference_table(metrics)
+    return [reader_table(metrics), note_below, measures_table(metrics), differences]
 
 
 def _plots(metrics: Mapping[str, Any]) -> list[Markup]:

@@ -112,6 +112,25 @@ def reader_table(metrics: Metrics) -> Markup:
     return table(head, rows, "Reader accuracy in percent, and mean tokens a question", numbers_from=3)
 
 
+def measures_table(metrics: Metrics) -> Markup:
+    """Means of what deliveries and agents measure of themselves; empty without any."""
+    measured = [row for row in metrics["readers"] if row.get("delivery_measures")]
+    names = list(dict.fromkeys(name for row in measured for name in row["delivery_measures"]))
+    if not names:
+        return Markup("")
+    rows = []
+    for row in measured:
+        found = row["delivery_measures"]
+        cells = [f"{found[name]['value']:.4g}" if _has_value(found.get(name)) else NONE for name in names]
+        rows.append([tag("b", row["name"]), *cells])
+    titles = [name.replace("_", " ") for name in names]
+    return table(["Row", *titles], rows, "What deliveries and agents measure, mean a question")
+
+
+def _has_value(estimate: Metrics | None) -> bool:
+    return estimate is not None and estimate["value"] is not None
+
+
 def accuracy(estimate: Metrics) -> Markup:
     """Percent with its interval."""
     return join([tag("b", percent(estimate["value"])), tag("small", interval(estimate))], " ")
