@@ -128,8 +128,11 @@ def test_a_deadline_leaves_a_batch_under_way_for_the_next_run(tmp_path: Path, se
 
 def left_under_way(server: Any, settings: Make, out: Path, items: int, **changes: Any) -> None:
     """A run that ends while the batch of its items' first calls is at the server."""
-    with pytest.raises(DeadlineError):
-        run(settings(server, stage_timeout_s=0.5, **BATCH, **changes), out, items)
+    for timeout_s in (0.5, 5, 50):  # a busy machine may send nothing in a short time
+        with pytest.raises(DeadlineError):
+            run(settings(server, stage_timeout_s=timeout_s, **BATCH, **changes), out, items)
+        if server.calls():
+            break
     assert len(server.calls()) == items
 
 
