@@ -1,6 +1,6 @@
 """HtmlRAG: cleaning, blocks, and the lowest removed first until the HTML fits."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.eval.evidence.html_rag import blocks_of, cleaned, pruned, render
@@ -46,6 +46,7 @@ def test_the_worst_blocks_go_first() -> None:
     assert pruned("Ister", [tree], 2, words, LexicalReranker()) == "" == pruned("x", [], 99, words, LexicalReranker())
 
 
+@settings(max_examples=50)
 @given(st.text("ab c<>/", max_size=80), st.integers(0, 40), st.integers(1, 8), st.sampled_from(["a", "ab c", ""]))
 def test_what_is_left_fits(html: str, budget: int, max_words: int, query: str) -> None:
     pages = [parse_html(f"<p>{html}</p><ul><li>a b<li>c</ul>"), parse_html("<table><tr><td>a<td>b c d e</table>")]

@@ -1,6 +1,6 @@
 """Packing: the block never costs more than its budget; contexts and headers stand once, pages in their order."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.eval.evidence.html_tree import parse_html
@@ -44,6 +44,7 @@ def test_pages_come_in_rank_order_and_units_once() -> None:
     assert [item.unit_id for item in pack(units, 99, words).units] == ["b:1", "b:2", "a:7"]
 
 
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30), st.integers(0, 12)), max_size=12),
     st.integers(0, 40),

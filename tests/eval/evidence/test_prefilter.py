@@ -3,7 +3,7 @@
 import bm25s
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.eval.bm25 import tokens
@@ -17,6 +17,7 @@ def index_of(page: str, texts: list[str]) -> UnitIndex:
     return UnitIndex.of([Unit(f"{page}:{n}", page, BLOCK, n, (), "", (), text) for n, text in enumerate(texts)])
 
 
+@settings(max_examples=50)
 @given(st.lists(st.lists(WORDS, max_size=5), min_size=1, max_size=3), WORDS)
 def test_scores_equal_those_of_bm25s(pages: list[list[str]], query: str) -> None:
     texts = [text for page in pages for text in page]

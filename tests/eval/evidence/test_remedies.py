@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.configs.items import ItemError
@@ -112,6 +112,7 @@ MAKES: list[tuple[Callable[..., Any], Any]] = [
 ]
 
 
+@settings(max_examples=50)
 @given(st.sampled_from(MAKES), st.lists(st.sampled_from(sorted(ITEMS)), unique=True, max_size=5), st.integers(1, 4))
 def test_none_costs_more_than_its_host(make: tuple[Callable[..., Any], Any], names: list[str], k: int) -> None:
     found = make[0](make[1], Workshop()).deliver(QUESTION, ranked(*names), k, cost)

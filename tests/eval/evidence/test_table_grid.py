@@ -6,7 +6,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.configs.errors import InputError
@@ -66,6 +66,7 @@ def html_of(rows: list[Row], extra: bool = False) -> str:
     return "".join([*parts, "</table>"])
 
 
+@settings(max_examples=50)
 @given(cell_rows())
 def test_each_slot_has_one_cell_or_none_and_spans_end_with_their_group(rows: list[Row]) -> None:
     grid = build_grid(html_of(rows))
@@ -83,6 +84,7 @@ def test_each_slot_has_one_cell_or_none_and_spans_end_with_their_group(rows: lis
     assert {column for _, column in anchored.values()} == set(range(grid.width))
 
 
+@settings(max_examples=50)
 @given(cell_rows())
 def test_no_header_cell_is_a_data_cell_and_no_text_is_lost(rows: list[Row]) -> None:
     grid = build_grid(html_of(rows))
@@ -107,6 +109,7 @@ def labels_of(grid: TableGrid) -> list[Any]:
     ]
 
 
+@settings(max_examples=50)
 @given(
     st.integers(2, 4),
     st.lists(st.sampled_from(["data", "group", "key", "note"]), min_size=1, max_size=6),
@@ -132,6 +135,7 @@ def test_an_empty_column_changes_no_label(width: int, kinds: list[str], header: 
         assert labels_of(build_grid(table(extra, wider))) == labels_of(plain)
 
 
+@settings(max_examples=50)
 @given(cell_rows())
 def test_an_empty_column_changes_no_label_of_any_rectangular_table(rows: list[Row]) -> None:
     width = max(len(cells) for _, cells in rows)

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.eval.evidence import tessera
@@ -75,6 +75,7 @@ def test_only_the_pages_of_the_first_items_count() -> None:
     assert {unit.page_id for unit in made.block.units} == {"river"}
 
 
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.sampled_from(["band", "river", "gone", "empty"]), st.integers(0, 120)), max_size=6),
     st.integers(1, 5),

@@ -1,6 +1,6 @@
 """Units of a page: what becomes one, with which context, in which order; long ones are cut without loss."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.eval.evidence.html_tree import parse_html
@@ -125,6 +125,7 @@ def test_long_units_are_cut_and_keep_their_context() -> None:
     assert len(row) > 2 and " | ".join(unit.body for unit in row) == " | ".join(f"value number {n}" for n in range(60))
 
 
+@settings(max_examples=50)
 @given(st.text(alphabet="ab .!?A1\n|", max_size=400), st.integers(1, 20))
 def test_cutting_loses_nothing_but_spaces(text: str, most: int) -> None:
     parts = cut(text, "", most)
@@ -150,6 +151,7 @@ def pieces() -> st.SearchStrategy[str]:
     )
 
 
+@settings(max_examples=50)
 @given(pieces())
 def test_every_word_of_a_page_is_in_a_unit(html: str) -> None:
     tree = parse_html(f"<title>T</title>{html}")
