@@ -92,6 +92,7 @@ def _plain(value: Prediction | ItemError) -> Any:
     return str(value) if isinstance(value, ItemError) else dataclasses.replace(value, seconds=0.0)
 
 
+@pytest.mark.slow
 def test_the_server_takes_turns_of_tools(tmp_path: Path, url: str) -> None:
     """The model calls no tools by itself; the messages of one that does are accepted."""
     call = ToolCall("search", '{"query": "oslo"}')
