@@ -1,14 +1,17 @@
 """The evaluation's own time: scoring, everything outside model forwards, cache sizes. Prints one JSON line.
 
+All seconds are CPU time of this process (with --threads 1 what an idle machine's clock would show), so another load on
+the machine doesn't count.
+
     python benchmarks/evaluate.py --tiles 24      (about a minute; needs runs/quickstart of `make quickstart`)
     python benchmarks/evaluate.py                 (all tiles of the quickstart)
 
 - ``scoring``: seconds to score 1 M hits (10,000 questions x 100 hits, three cut-offs by page and tile with chance and
   intervals of 1,000 resamples), median of three; wanted < 2.
-- ``overhead_share``: share of an evaluation's wall time that isn't spent in ``Encoder.forward`` or ``Reader.generate``,
+- ``overhead_share``: share of an evaluation's time that isn't spent in ``Encoder.forward`` or ``Reader.generate``,
   both timed inside the same run: one checkpoint, BM25, two readers' cells, report and all. Wanted <= 0.05 on the
   default corpus. No call to a language model is made.
-- ``checkpoint``: wall time of a run with that checkpoint alone, over its forwards + decoding of all tiles (timed alone
+- ``checkpoint``: time of a run with that checkpoint alone, over its forwards + decoding of all tiles (timed alone
   in this process); wanted <= 1.05. ``extrapolated_s``: forwards + decoding times 7,426 tiles over those here.
 - ``cache``: bytes by kind, and all of them over the bytes of vectors and answers; wanted about 1.
 """
@@ -63,11 +66,11 @@ def scoring_seconds() -> float:
     bootstrap = ClusterBootstrap([question.cluster for question in questions], resamples=1000, seed=0)
     found = []
     for _ in range(3):
-        started = time.perf_counter()
+        started = time.process_time()
         scorer = Scorer(questions, pool, bootstrap, ks=(1, 3, 10), depth=HITS)
         result = RowResult(hits, {}, {})
         scorer.summary(result, scorer.measure(result), 0.02)
-        found.append(time.perf_counter() - started)
+        found.append(time.process_time() - started)
     return statistics.median(found)
 
 
@@ -77,11 +80,11 @@ def timed(owner: Any, name: str, spent: dict[str, float]) -> Iterator[None]:
     original: Callable[..., Any] = getattr(owner, name)
 
     def measured(*arguments: Any, **options: Any) -> Any:
-        started = time.perf_counter()
+        started = time.process_time()
         try:
             return original(*arguments, **options)
         finally:
-            spent[name] = spent.get(name, 0.0) + time.perf_counter() - started
+            spent[name] = spent.get(name, 0.0) + time.process_time() - started
 
     setattr(owner, name, measured)
     try:
@@ -91,12 +94,12 @@ def timed(owner: Any, name: str, spent: dict[str, float]) -> Iterator[None]:
 
 
 def run_timed(config: Config) -> tuple[float, dict[str, float]]:
-    """(wall seconds, seconds by kind of forward) of a run."""
+    """(seconds, seconds by kind of forward) of a run."""
     spent: dict[str, float] = {}
     with timed(Encoder, "forward", spent), timed(Reader, "generate", spent):
-        started = time.perf_counter()
+        started = time.process_time()
         run_stage(STAGE, config)
-        return time.perf_counter() - started, spent
+        return time.process_time() - started, spent
 
 
 def corpus(runs: Path, count: int | None, folder: Path) -> dict[str, Path]:
@@ -152,10 +155,10 @@ def main() -> None:
         whole, alone = configs(options.runs.resolve(), inputs, folder)
         total, forwards = run_timed(whole)
         store = TileStore.open(inputs["tiles"])
-        started = time.perf_counter()
+        started = time.process_time()
         for tile_id in store.tile_ids:
             store.image(tile_id)
-        decoding = time.perf_counter() - started
+        decoding = time.process_time() - started
         one, own = run_timed(alone)
         sizes = Cache(folder / "cache").sizes()
     bound = own["forward"] + decoding
@@ -169,7 +172,7 @@ def main() -> None:
         "forwards_s": {kind: round(value, 2) for kind, value in forwards.items()},
         "checkpoint": {
             "ratio": round(one / bound, 3),
-            "wall_s": round(one, 2),
+            "run_s": round(one, 2),
             "forward_s": round(own["forward"], 2),
             "decoding_s": round(decoding, 2),
             "extrapolated_s": round(bound * MINI / len(store.tile_ids), 1),

@@ -91,4 +91,4 @@ def _plain(text: str) -> str:
 
 
 def _latex(text: str) -> str:
-    return "".join(_LATEX.get(char, char) for char in text)
+    return "".join(_LATEX.get(char, char) for char in _LINES.sub(" ", text))

@@ -111,10 +111,13 @@ def test_filters_and_keys(evaluation: Path, browser: Any) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_both_schemes_are_readable(evaluation: Path, browser: Any, scheme: str) -> None:
-    page = Watched(browser, evaluation / "report.html", color_scheme=scheme).page
+    shown = Watched(browser, evaluation / "report.html", color_scheme=scheme)
+    page = shown.page
     colours = page.evaluate(
         "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor].map("
         "colour => colour.match(/\\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0))"
     )
     assert (colours[0] < 200 < 600 < colours[1]) if scheme == "light" else (colours[1] < 200 < 600 < colours[0])
+    page.screenshot(full_page=True)
+    assert shown.logged == []
     page.close()
