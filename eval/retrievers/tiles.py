@@ -22,7 +22,6 @@ from tilewright.mining.index import TileIndex
 from tilewright.mining.index_source import StoreSource
 from tilewright.mining.vector_store import VectorStore
 from tilewright.train.encoder import Encoder
-from tilewright.train.encoder_io import read_encoder_file
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class CheckpointTiles:
             )
         self.name, self.title, self._checkpoint, self._workshop = name, checkpoint.title, checkpoint, workshop
         if checkpoint.index is not None:  # refused before any row is worked out
-            self._stored(checkpoint.index).check_encoder(read_encoder_file(checkpoint.folder).hash)
+            self._stored(checkpoint.index).check_encoder(self._encoder().hash)
 
     @property
     def identity(self) -> str:

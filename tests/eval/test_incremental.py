@@ -205,12 +205,14 @@ def test_an_index_of_another_encoder_is_refused(world: Any, tmp_path: Path) -> N
         embed_tiles.STAGE, embed_tiles.Config(tmp_path / "vectors", base.folder, world.paths["tiles"], device="cpu")
     )
     run_stage(build_index.STAGE, build_index.Config(out=tmp_path / "index", vectors=(tmp_path / "vectors",)))
-    changes = {"rows": ("one",), "compare": (), "readers": {}, "deliveries": {}}
+    changes: dict[str, Any] = {"rows": ("one",), "compare": (), "readers": {}, "deliveries": {}}
     own = {"one": Checkpoint("own index", base.folder, index=tmp_path / "index")}
     run_stage(STAGE, world.config(tmp_path / "own", **changes, checkpoints=own))
     rebuilt = {"one": Checkpoint("own index", base.folder)}
     run_stage(STAGE, world.config(tmp_path / "rebuilt", **changes, checkpoints=rebuilt))
     assert (tmp_path / "own/runs/one.trec").read_bytes() == (tmp_path / "rebuilt/runs/one.trec").read_bytes()
     other = {"one": Checkpoint("another's", trained.folder, index=tmp_path / "index")}
+    changes |= {"rows": ("bm25", "one"), "cache": tmp_path / "cache"}
     with pytest.raises(InputError, match="encoder"):
         run_stage(STAGE, world.config(tmp_path / "other", **changes, checkpoints=other))
+    assert not (tmp_path / "cache" / "hits").exists(), "before any row is worked out"
