@@ -13,7 +13,7 @@ import yaml
 from tilewright.configs.errors import InputError
 from tilewright.configs.load import load
 from tilewright.configs.stage import run_stage
-from tilewright.data_gen.records import EvalRecord, read_jsonl
+from tilewright.data_gen.records import EvalRecord, Page, read_jsonl, write_jsonl
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.eval.agent.tool import RowTool
 from tilewright.eval.cache import Cache
@@ -218,3 +218,24 @@ def test_the_block_as_a_picture_keeps_the_budget(world: Any, tmp_path: Path) -> 
     assert [real(block) <= budget for block, budget in zip(blocks, (2000, 200), strict=True)] == [True, True]
     assert all(block.picture and "1701" in block.text for block in blocks)
     assert len(blocks[1].text) < len(blocks[0].text) and list(part.items[:-1]) == host[:2]
+
+
+def test_extraction_in_recall_mode_keeps_more(tmp_path: Path) -> None:
+    """And apart from the usual one's results in the cache."""
+    (tmp_path / "documents").mkdir()
+    prose = "<p>" + "A long sentence about the town and its river and its people. " * 20 + "</p>"
+    document = f"<article><h1>T</h1>{prose}<div class=teaser><p>A teaser of 88 words.</p></div></article>"
+    (tmp_path / "documents" / "p.html").write_text(document)
+    write_jsonl(tmp_path / "pages.jsonl", [Page("p", "https://example.org/p", "T", "documents/p.html", "html_folder")])
+    pages, cache = Pages.open(tmp_path, ["p"]), Cache(tmp_path / "cache")
+    with cache.locked():
+        usual, more = pages.texts("trafilatura", cache)[0]["p"], pages.texts("trafilatura_recall", cache)[0]["p"]
+    assert "88" not in usual and "88" in more and usual.split()[:20] == more.split()[:20]
+
+
+def test_marks_cost_what_words_do(world: Any, tmp_path: Path) -> None:
+    workshop = workshop_of(world, tmp_path)
+    assert workshop.counter("words")("# A > B\nx | 1,5") == 5
+    assert workshop.counter("words_and_marks")("# A > B\nx | 1,5") == 9
+    with pytest.raises(InputError, match="tokenizer: wanted 'words', 'words_and_marks' or a checkpoint"):
+        workshop.counter("gone")
