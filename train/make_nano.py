@@ -20,18 +20,19 @@ class Config:
     """``weights``: `nano` reads pages of mixed scales, `nano-full` those of full resolution alone.
 
     ``compression``: of the tiles to be read; their sides are enlarged by its square root, back to reading size.
-    ``dimension``: of the vectors, if another than the weights were shipped with: letters are bound anew.
+    ``dimension``: of the vectors; if the weights were shipped with another, letters are bound anew. With 4,096 three
+    rare words find their tile 87 % as often as in a perfect reading, with 2,048, half the index, 81 % (README).
     """
 
     out: Path
     weights: Literal["nano", "nano-full"]
     compression: float = 1.0
-    dimension: int | None = None
+    dimension: int = 4096
 
     def __post_init__(self) -> None:
         if not 1 <= self.compression < math.inf:
             raise ValueError(f"compression: wanted at least 1, found {self.compression}")
-        if self.dimension is not None and self.dimension < 64:
+        if self.dimension < 64:
             raise ValueError(f"dimension: wanted at least 64, found {self.dimension}")
 
 
@@ -53,7 +54,7 @@ def write_from(shipped: Path, config: Config, folder: Path) -> Counts:
         raise InputError(f"weights: wanted {config.weights} in this package, found none: its build has no weights")
     model = load_pretrained(NanoModel, read_config(NanoConfig, shipped), shipped, torch.float32)
     assert isinstance(model, NanoModel)
-    if config.dimension is not None and config.dimension != model.config.dimension:
+    if config.dimension != model.config.dimension:
         weights = model.binding.weights
         model.config.dimension = config.dimension
         model.binding = Binding(config.dimension)
@@ -67,7 +68,7 @@ def write_from(shipped: Path, config: Config, folder: Path) -> Counts:
     }
 
 
-STAGE = Stage("make_nano", Config, make_nano, schema=1)  # raised when other weights are shipped
+STAGE = Stage("make_nano", Config, make_nano, schema=2)  # raised when what is shipped reads or binds otherwise
 
 if __name__ == "__main__":
     main(STAGE)

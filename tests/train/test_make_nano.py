@@ -57,7 +57,7 @@ def test_the_card_says_what_it_is(random_nano: NanoModel, shipped: Path) -> None
 
 def test_compressed_tiles_are_enlarged_back(shipped: Path, tmp_path: Path) -> None:
     """The folder for 4 times sees a tile of half the sides as the shipped one sees it enlarged."""
-    counts = write_from(shipped, Config(tmp_path, "nano", compression=4), tmp_path / "embedder")
+    counts = write_from(shipped, Config(tmp_path, "nano", compression=4, dimension=256), tmp_path / "embedder")
     compressed, plain = load_encoder(tmp_path / "embedder"), load_encoder(shipped)
     assert compressed.contract.pixels.enlarge == 2
     assert compressed.contract.base_model == "nano for tiles compressed 4 times"
@@ -74,12 +74,13 @@ def test_compressed_tiles_are_enlarged_back(shipped: Path, tmp_path: Path) -> No
 
 
 def test_the_same_weights_make_the_same_encoder(shipped: Path, tmp_path: Path) -> None:
-    write_from(shipped, Config(tmp_path, "nano"), tmp_path / "embedder")
+    write_from(shipped, Config(tmp_path, "nano", dimension=256), tmp_path / "embedder")
     assert load_encoder(tmp_path / "embedder").hash == load_encoder(shipped).hash
 
 
 def test_another_dimension_binds_anew(shipped: Path, tmp_path: Path) -> None:
     """Cosines of texts are near those of other signs; weights of trigrams stay."""
+    assert Config(tmp_path, "nano").dimension == 4096
     counts = write_from(shipped, Config(tmp_path, "nano", dimension=1024), tmp_path / "embedder")
     wide, plain = load_encoder(tmp_path / "embedder"), load_encoder(shipped)
     assert counts["dimension"] == wide.dimension == 1024
