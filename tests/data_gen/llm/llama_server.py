@@ -1,4 +1,4 @@
-"""A llama.cpp server with real weights: python llama_server.py MODEL.gguf [N_CTX]; prints its URL, runs until killed."""
+"""A llama.cpp server with real weights: python llama_server.py MODEL.gguf [N_CTX]; prints its URL, serves till killed."""
 
 import sys
 import threading
