@@ -112,7 +112,7 @@ def test_sft_at_2x_learns_to_read_what_the_untrained_reader_cannot(
 ) -> None:
     """`tilewright run configs/reading.yaml`: on scenes it has never seen, from chance to 0.9 and more.
 
-    Before training no answer is right, and the likeliest of the four words is right by chance (0.25). What is learned is
+    Before training no answer is right, and the likeliest word of four is right by chance (0.25). What is learned is
     read from the picture: with another scene's picture the same questions are answered no better than by guessing.
     """
     monkeypatch.setenv("TILEWRIGHT_RUNS", str(tmp_path))
