@@ -1,4 +1,4 @@
-"""A llama.cpp server with real weights: python llama_server.py MODEL.gguf [N_CTX]; prints its URL, serves till killed."""
+"""A llama.cpp server with real weights: python llama_server.py MODEL.gguf [N_CTX]; prints its URL, then serves."""
 
 import sys
 import threading
