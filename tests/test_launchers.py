@@ -23,7 +23,9 @@ def outputs(folder: Path) -> dict[str, str]:
     return digests
 
 
-@pytest.mark.parametrize("name", LAUNCHERS)
+@pytest.mark.parametrize(
+    "name", ["console", pytest.param("python -m", marks=pytest.mark.slow), "accelerate", "torchrun"]
+)
 def test_stage_runs_under_every_launcher(name: str, smoke_runs: Path, tmp_path: Path) -> None:
     command = [*LAUNCHERS[name], "configs/train/train_embedder/smoke.yaml", f"out={tmp_path / 'embedder'}"]
     environment = os.environ | {"TILEWRIGHT_RUNS": str(smoke_runs)}

@@ -129,6 +129,7 @@ def test_metrics_say_what_they_rest_on(evaluation: Path) -> None:
     assert cells["gold.c4.base.k1"]["tokens"]["max"]["visual"] == 20
 
 
+@pytest.mark.slow
 def test_killed_twice_it_ends_byte_identical(world: Any, evaluation: Path, tmp_path: Path) -> None:
     out = tmp_path / "evaluation"
     config = config_yaml(tmp_path, world, out)

@@ -88,6 +88,7 @@ def moved(checkpoint: Path, part: str) -> list[bool]:
     return [bool(value.any()) for name, value in weights.items() if part in name and "lora_B" in name]
 
 
+@pytest.mark.slow
 def test_it_goes_from_texts_to_tiles_the_same_on_two_ranks(paper: list[str], tmp_path: Path) -> None:
     """The vision tower has no gradient in the first two steps, on both ranks alike, and learns from the third on."""
     one, two = (run_paper(tmp_path / str(ranks), [*paper, "keep_last=3"], ranks) for ranks in (1, 2))

@@ -59,6 +59,7 @@ def stand_in(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_present_or_absent_the_choice_is_the_same(reader_parts: Any, stand_in: Path) -> None:
     folder = Path(reader_parts.model).parent / "embedder"
     present = _encoded("present", folder, stand_in)
