@@ -10,10 +10,13 @@ from nano_parts.ranking import KS
 from tilewright.data_gen.records import QAPair
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.eval.bm25 import Bm25
+from tilewright.eval.cache import Cache
 from tilewright.eval.metrics import Hits
 from tilewright.eval.minilm import PASSAGE_WORDS, MiniLm
-from tilewright.eval.ocr import ocr_tiles, require_tesseract
+from tilewright.eval.ocr import picture_key, read_pictures
+from tilewright.eval.parts import Picture
 from tilewright.eval.tools import MissingToolError
+from tilewright.eval.workshop import OcrConfig
 
 OCR_TIMEOUT_S = 120.0
 Search = Callable[[Sequence[QAPair]], dict[str, Hits]]
@@ -39,12 +42,15 @@ def searches(store: TileStore, folder: Path) -> tuple[dict[str, Search], dict[st
 
 def read_by_ocr(store: TileStore, folder: Path) -> dict[str, str]:
     """{tile_id: text}; a tile that tesseract fails on has none. Raises MissingToolError without tesseract."""
-    require_tesseract("eng")
-    folder.mkdir(parents=True, exist_ok=True)
-    texts, failed = ocr_tiles(
-        store, folder, language="eng", scale=1.0, processes=os.cpu_count() or 1, timeout_s=OCR_TIMEOUT_S
-    )
-    return texts | dict.fromkeys(failed, "")
+    pictures = {
+        tile_id: Picture(store.image_digest(tile_id), store.size_px(tile_id), partial(store.image, tile_id))
+        for tile_id in store.tile_ids
+    }
+    settings = OcrConfig("eng", 1.0, OCR_TIMEOUT_S, os.cpu_count() or 1)
+    cache = Cache(folder)
+    with cache.locked():
+        texts, _ = read_pictures(list(pictures.values()), settings, cache)
+    return {tile_id: texts.get(picture_key(picture), "") for tile_id, picture in pictures.items()}
 
 
 def _bm25(texts: Mapping[str, str]) -> Search:
