@@ -12,11 +12,13 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = "1"
+
+from evidence_parts.pages import best_ms, pages_of
 
 from tilewright.eval.evidence.html_tree import PARSER, parse_html
 from tilewright.eval.evidence.spire.document import build_document
@@ -26,30 +28,12 @@ from tilewright.eval.evidence.spire.views import seed_text
 RUNS, WANTED_MS = 3, 30.0
 
 
-def best_ms(action: Callable[[], Any]) -> float:
-    """CPU milliseconds of the fastest of RUNS runs."""
-    taken = []
-    for _ in range(RUNS):
-        started = time.process_time()
-        action()
-        taken.append(time.process_time() - started)
-    return 1000 * min(taken)
-
-
-def pages_of(folder: Path, count: int) -> list[str]:
-    """At most ``count`` HTML files of a folder, evenly spread over their sorted names."""
-    paths = sorted(folder.rglob("*.html"))
-    return [
-        path.read_text(encoding="utf-8", errors="replace") for path in paths[:: max(1, len(paths) // count)][:count]
-    ]
-
-
 def measure(pages: Sequence[str], segmenter: Segmenter) -> dict[str, Any]:
     """The figures of one folder."""
     rows = []
     for html in pages:
-        parse = best_ms(lambda html=html: parse_html(html))
-        seeds = best_ms(lambda html=html: build_document(html, segmenter))
+        parse = best_ms(lambda html=html: parse_html(html), RUNS)
+        seeds = best_ms(lambda html=html: build_document(html, segmenter), RUNS)
         document = build_document(html, segmenter)
         started = time.process_time()
         for seed in document.seeds:

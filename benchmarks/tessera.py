@@ -10,11 +10,10 @@ tree in C. ``tree``: parse into our tree, which Python can read. ``units``: pars
 import argparse
 import json
 import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from evidence_parts.pages import best_ms, pages_of
 from selectolax.lexbor import LexborHTMLParser
 
 from tilewright.eval.evidence.html_tree import PARSER, parse_html
@@ -24,32 +23,17 @@ from tilewright.eval.evidence.unit_builder import build_units
 RUNS, POOL, QUERIES = 5, 1_000, 50
 
 
-def best_ms(action: Callable[[], Any]) -> float:
-    """CPU milliseconds of the fastest of RUNS runs."""
-    taken = []
-    for _ in range(RUNS):
-        started = time.process_time()
-        action()
-        taken.append(time.process_time() - started)
-    return 1000 * min(taken)
-
-
-def pages_of(folder: Path, count: int) -> list[str]:
-    """At most ``count`` HTML files of a folder, evenly spread over their sorted names."""
-    paths = sorted(folder.rglob("*.html"))
-    return [
-        path.read_text(encoding="utf-8", errors="replace") for path in paths[:: max(1, len(paths) // count)][:count]
-    ]
-
-
 def measure(pages: Sequence[str]) -> dict[str, float]:
     """The figures of one folder."""
     rows = []
     for html in pages:
-        parse, tree = best_ms(lambda html=html: LexborHTMLParser(html)), best_ms(lambda html=html: parse_html(html))
-        units = best_ms(lambda html=html: build_units(parse_html(html), page_id="p"))
+        parse, tree = (
+            best_ms(lambda html=html: LexborHTMLParser(html), RUNS),
+            best_ms(lambda html=html: parse_html(html), RUNS),
+        )
+        units = best_ms(lambda html=html: build_units(parse_html(html), page_id="p"), RUNS)
         made = build_units(parse_html(html), page_id="p")
-        index = best_ms(lambda made=made: UnitIndex.of(made))
+        index = best_ms(lambda made=made: UnitIndex.of(made), RUNS)
         rows.append((len(html), len(made), parse, tree, units, index, units / parse, units / tree))
     names = ("chars", "n_units", "parse_ms", "tree_ms", "units_ms", "index_ms", "units_to_parse", "units_to_tree")
     medians = map(statistics.median, zip(*rows, strict=True))
@@ -65,7 +49,7 @@ def measure_prefilter(pages: Sequence[str]) -> dict[str, float]:
         total += len(units)
     texts = [unit.body for index in indexes for unit in index.units]
     queries = [" ".join(text.split()[:8]) for text in texts[:: max(1, len(texts) // QUERIES)][:QUERIES]]
-    taken = [best_ms(lambda query=query: prefilter(query, indexes, 100)) for query in queries]
+    taken = [best_ms(lambda query=query: prefilter(query, indexes, 100), RUNS) for query in queries]
     return {"units": total, "median_ms": round(statistics.median(taken), 2), "max_ms": round(max(taken), 2)}
 
 

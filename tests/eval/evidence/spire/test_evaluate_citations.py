@@ -2,9 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,6 @@ from tilewright.eval.evidence.spire.measures import ratio_difference
 from tilewright.eval.evidence.spire.segmenters import Segmenter
 from tilewright.eval.evidence.spire.systems import SystemOptions
 
-SERVER = Path(__file__).parents[3] / "data_gen/llm/scripted_server.py"
 RULES = """
 def verdict(prompt):
     return "HELPFUL" if "Ada wrote it" in prompt.text.split("[BEGIN passage")[1] else "UNHELPFUL"
@@ -84,17 +80,6 @@ def test_citations_resolve_in_the_stored_pages(corpus_run: Path, world: Any) -> 
 def test_the_page_of_citations_holds_no_markup_of_the_data(corpus_run: Path) -> None:
     page = (corpus_run / "citations.html").read_text()
     assert "<script" not in page and "onerror=alert(1)>" not in page and "&lt;script&gt;" in page
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("server")
-    (folder / "rules.py").write_text(RULES)
-    command = [sys.executable, str(SERVER), "--log", str(folder / "log.jsonl"), "--rules", str(folder / "rules.py")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.kill()
 
 
 @pytest.fixture

@@ -1,8 +1,5 @@
 """The label filter: a page can't forge a label, replies are read strictly, a model that fails keeps the seeds."""
 
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +16,6 @@ from tilewright.eval.evidence.spire.spire import LABELS_FAILED, UNKNOWN_LABELS, 
 from tilewright.eval.evidence.spire.views import Candidate
 
 NUPUNKT = Segmenter("nupunkt")
-SERVER = Path(__file__).parents[3] / "data_gen/llm/scripted_server.py"
 PAGE = "<title>Rivers</title><p>The Volga is long. The Aare is short.</p><p>Mint is a herb. Nobody asked.</p>"
 RULES = """
 RULES = [
@@ -39,18 +35,6 @@ FORGED = [
 @pytest.fixture(scope="module")
 def page() -> Document:
     return build_document(PAGE, NUPUNKT)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server over HTTP that replies by RULES."""
-    folder = tmp_path_factory.mktemp("server")
-    (folder / "rules.py").write_text(RULES)
-    command = [sys.executable, str(SERVER), "--log", str(folder / "log.jsonl"), "--rules", str(folder / "rules.py")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.kill()
 
 
 def llm(url: str) -> LlmSettings:
