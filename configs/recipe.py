@@ -6,10 +6,16 @@ stages:
   - data_gen/make_pages/quickstart.yaml          # relative to the recipe; <package>/<stage>/<run>.yaml names the module
   - config: train/train_embedder/quickstart.yaml
     set: [steps=50]                              # overrides of this recipe
+  - recipe: recipes/two_rounds.yaml              # all stages of another recipe, in its place
+  - each: {seed: [1, 2, 3]}                      # the stages below once a value; ${seed} in them stands for it
+    stages:
+      - config: train/train_embedder/quickstart.yaml
+        set: ["out=${runs}/embedder_${seed}", "seed=${seed}"]
 ```
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,28 +36,88 @@ class Step:
 
 def load_recipe(path: Path, stages: Sequence[str]) -> list[Step]:
     """The steps of a recipe file. Raises ConfigError for a file that is no recipe or names an unknown stage."""
-    data = read_yaml(path)
-    if data["kind"] != "recipe" or set(data) != {"kind", "stages"} or not isinstance(data["stages"], list):
-        raise ConfigError(f"{path}: wanted `kind: recipe` and a list `stages`, found {sorted(data)}")
-    if not data["stages"]:
-        raise ConfigError(f"{path}: stages: the list is empty")
-    return [_step(path, number, entry, stages) for number, entry in enumerate(data["stages"])]
+    return _Reader(tuple(stages)).recipe(path, ())
 
 
-def _step(path: Path, number: int, entry: Any, stages: Sequence[str]) -> Step:
-    where = f"{path}:stages[{number}]"
-    entry = {"config": entry} if isinstance(entry, str) else entry
-    if not isinstance(entry, Mapping) or not {"config"} <= set(entry) <= {"config", "set"}:
-        raise ConfigError(f"{where}: wanted a path, or a mapping of `config` and `set`, found {entry!r}")
-    overrides = entry.get("set", [])
-    if not isinstance(overrides, list) or not all(isinstance(item, str) for item in overrides):
-        raise ConfigError(f"{where}.set: wanted a list of key=value, found {overrides!r}")
-    config = path.parent / str(entry["config"])
-    if not config.is_file():
-        raise ConfigError(f"{where}: no such config file: {config}")
-    if config.parent.name not in stages:
-        raise ConfigError(f"{where}: {config.parent.name!r} is no stage; stages are {list(stages)}")
-    return Step(config.parent.name, config, tuple(overrides))
+@dataclass(frozen=True)
+class _Reader:
+    """Reads recipes; ``stages``: the names there are."""
+
+    stages: tuple[str, ...]
+
+    def recipe(self, path: Path, above: tuple[Path, ...]) -> list[Step]:
+        """The steps of ``path``, which the recipes ``above`` include one another to."""
+        if path.resolve() in above:
+            raise ConfigError(f"{path}: includes itself, by way of {[str(recipe) for recipe in above]}")
+        data = read_yaml(path)
+        if data["kind"] != "recipe" or set(data) != {"kind", "stages"}:
+            raise ConfigError(f"{path}: wanted `kind: recipe` and a list `stages`, found {sorted(data)}")
+        return self.steps(path, str(path), data["stages"], {}, (*above, path.resolve()))
+
+    def steps(
+        self, path: Path, where: str, entries: Any, values: Mapping[str, str], above: tuple[Path, ...]
+    ) -> list[Step]:
+        if not isinstance(entries, list):
+            raise ConfigError(f"{where}: wanted a list `stages`, found {entries!r}")
+        if not entries:
+            raise ConfigError(f"{where}: stages: the list is empty")
+        found = []
+        for number, entry in enumerate(entries):
+            found += self.entry(path, f"{where}:stages[{number}]", entry, values, above)
+        return found
+
+    def entry(
+        self, path: Path, where: str, entry: Any, values: Mapping[str, str], above: tuple[Path, ...]
+    ) -> list[Step]:
+        entry = {"config": entry} if isinstance(entry, str) else entry
+        keys = set(entry) if isinstance(entry, Mapping) else set()
+        if keys == {"recipe"}:
+            return self.recipe(path.parent / str(entry["recipe"]), above)
+        if keys == {"each", "stages"}:
+            return [
+                step
+                for more in _each(where, entry["each"], values)
+                for step in self.steps(path, where, entry["stages"], {**values, **more}, above)
+            ]
+        if not {"config"} <= keys <= {"config", "set"}:
+            raise ConfigError(
+                f"{where}: wanted a path, a mapping of `config` and `set`, of `each` and `stages`, or a `recipe`, "
+                f"found {entry!r}"
+            )
+        return [self.step(path, where, entry, values)]
+
+    def step(self, path: Path, where: str, entry: Mapping[str, Any], values: Mapping[str, str]) -> Step:
+        overrides = entry.get("set", [])
+        if not isinstance(overrides, list) or not all(isinstance(item, str) for item in overrides):
+            raise ConfigError(f"{where}.set: wanted a list of key=value, found {overrides!r}")
+        config = path.parent / _filled(where, str(entry["config"]), values)
+        if not config.is_file():
+            raise ConfigError(f"{where}: no such config file: {config}")
+        if config.parent.name not in self.stages:
+            raise ConfigError(f"{where}: {config.parent.name!r} is no stage; stages are {list(self.stages)}")
+        return Step(config.parent.name, config, tuple(_filled(where, item, values) for item in overrides))
+
+
+def _each(where: str, each: Any, values: Mapping[str, str]) -> list[dict[str, str]]:
+    """One mapping of a name to its value for each value. Raises ConfigError for anything but one name with a list."""
+    if not isinstance(each, Mapping) or len(each) != 1:
+        raise ConfigError(f"{where}.each: wanted one name with its list of values, found {each!r}")
+    ((name, found),) = each.items()
+    if not re.fullmatch(r"[a-z_]+", name) or name in ("runs", *values):
+        raise ConfigError(f"{where}.each: wanted a name of small letters that isn't taken, found {name!r}")
+    if not isinstance(found, list) or not found or not all(type(value) in (int, str) for value in found):
+        raise ConfigError(f"{where}.each.{name}: wanted a list of whole numbers or strings, found {found!r}")
+    return [{name: str(value)} for value in found]
+
+
+def _filled(where: str, text: str, values: Mapping[str, str]) -> str:
+    """``text`` with ``${name}`` replaced; ``${runs}`` stays for the config. Raises ConfigError for an unknown name."""
+    unknown = next((name for name in re.findall(r"\$\{(\w*)\}", text) if name not in ("runs", *values)), None)
+    if unknown is not None:
+        raise ConfigError(f"{where}: ${{{unknown}}}: wanted one of {['runs', *values]}, found it in {text!r}")
+    for name, value in values.items():
+        text = text.replace(f"${{{name}}}", value)
+    return text
 
 
 def override(steps: Sequence[Step], overrides: Sequence[str]) -> list[Step]:

@@ -41,6 +41,7 @@ from tilewright.eval.registry import (
 from tilewright.eval.report.build import write_report
 from tilewright.eval.rows import RowSpec, cells_of, listed, specs_of
 from tilewright.eval.scoring import Measure
+from tilewright.eval.seed_arms import SeedArms
 from tilewright.eval.show_results import show
 from tilewright.eval.sources import Models, TrainingRun, describe, nano_lines, training_runs
 from tilewright.eval.workshop import OcrConfig, Precision, Workshop
@@ -54,10 +55,11 @@ class Config:
 
     ``rows``: names of retrievers (recall alone), or RowSpec: Retriever x Delivery x Reader and k. Retrievers are the
     ``checkpoints``, what ``retrievers`` declares, and bm25, ocr, gold, none; ``deliveries`` besides as_is; ``readers``.
-    ``compare``: pairs [row, against] of retrievers or cells for paired differences. ``rendered``: the tiles as they
-    were rendered, where ``tiles`` holds smaller pictures of them: readers are given those. ``pages``: the documents
-    behind them, for rows of text; ``dump``: the MediaWiki dump they came from, for wikitext. ``redirects``: JSON
-    {address: address}, pages that count as one in recall.
+    ``compare``: pairs [row, against] of retrievers or cells for paired differences. ``seeds``: {arm: rows that differ
+    by their training seed alone}, averaged; ``compare_seeds``: pairs of arms. ``rendered``: the tiles as they were
+    rendered, where ``tiles`` holds smaller pictures of them: readers are given those. ``pages``: the documents behind
+    them, for rows of text; ``dump``: the MediaWiki dump they came from, for wikitext. ``redirects``: JSON {address:
+    address}, pages that count as one in recall.
     ``ks``: cut-offs of recall; ``depth``: hits kept per question, cut-off of MRR. ``read_questions``: how many readers
     are asked, chosen by digest of their ids (None: all). ``graders``: columns of accuracy; ``judge``: a model as one
     more, which then decides. ``missing_tool``: whether a row whose tool isn't installed is an error or is shown as not
@@ -95,6 +97,8 @@ class Config:
     reader_checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
     checkpoint_folders: tuple[Path, ...] = input_path(init=False)
     reader_folders: tuple[Path, ...] = input_path(init=False)
+    seeds: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    compare_seeds: tuple[tuple[str, str], ...] = ()
     retrievers: dict[str, RetrieverOptions] = field(default_factory=dict)
     deliveries: dict[str, DeliveryOptions] = field(default_factory=dict)
     readers: dict[str, ReaderOptions] = field(default_factory=dict)
@@ -162,7 +166,9 @@ def _check_rows(config: Config) -> None:
         if max(spec.k) > config.depth and any(True for _ in spec.cells()):
             raise ValueError(f"rows: wanted k of at most depth {config.depth}, found {spec.k}")
     check_agents(cells_of(specs), config.readers, {**BUILT_IN_RETRIEVERS, **config.retrievers})
-    rows = [*(name for spec in specs for name in spec.retrievers), *(cell.name for cell in cells_of(specs))]
+    searched, cells = [name for spec in specs for name in spec.retrievers], [cell.name for cell in cells_of(specs)]
+    SeedArms(config.seeds, config.compare_seeds).check(searched, cells)
+    rows = [*searched, *cells]
     for pair in config.compare:
         for name in pair:
             if name not in rows:
@@ -243,6 +249,7 @@ def _plan(config: Config, workshop: Workshop) -> Plan:
         judge=config.judge,
         read=subset(workshop.questions, count, config.seed, "readers"),
         missing_is_error=config.missing_tool == "error",
+        seeds=SeedArms(config.seeds, config.compare_seeds),
     )
 
 

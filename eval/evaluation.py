@@ -10,6 +10,7 @@ from tilewright.data_gen.llm import Prices
 from tilewright.data_gen.records import EvalRecord
 from tilewright.eval import analyses
 from tilewright.eval.analyses import Latencies
+from tilewright.eval.bootstrap import ClusterBootstrap
 from tilewright.eval.delivery_measures import delivery_measures
 from tilewright.eval.evidence.row_trace import RowTraces
 from tilewright.eval.grading_cells import JUDGE, GraderName, JudgeOptions, grade_cells
@@ -19,6 +20,7 @@ from tilewright.eval.reading import Answers, answer_cell, records_of
 from tilewright.eval.registry import Registry
 from tilewright.eval.rows import Cell, RowSpec, Search, cells_of, retrievers_of, search
 from tilewright.eval.scoring import Measure, answer_differences, cell_metrics, retrieval_metrics, scores_of
+from tilewright.eval.seed_arms import SeedArms, reading_values, retrieval_values
 from tilewright.eval.tools import MissingToolError
 
 
@@ -33,6 +35,7 @@ class Plan:
     judge: JudgeOptions | None
     read: Sequence[Question]
     missing_is_error: bool
+    seeds: SeedArms = field(default_factory=SeedArms)
 
     @property
     def columns(self) -> list[str]:
@@ -147,8 +150,19 @@ class Evaluation:
             "graders": {"columns": plan.columns, "deciding": plan.deciding},
             "readers": cells,
             "reader_differences": answer_differences(named, plan.columns, plan.compare, bootstrap),
+            "seeds": self._over_seeds(bootstrap),
             "analyses": self._analyses([cell for cell in cells if cell["status"] != NOT_RUN]),
         }
+
+    def _over_seeds(self, bootstrap: ClusterBootstrap) -> dict[str, Any]:
+        plan, workshop = self.plan, self.registry.workshop
+        if not plan.seeds.arms:
+            return {}
+        named = {cell.name: records for cell, records in self.records.items()}
+        return plan.seeds.metrics(
+            retrieval_values(plan.measure, workshop.questions, workshop.pool, self.results),
+            reading_values(bootstrap, named, plan.columns),
+        )
 
     def _analyses(self, cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         plan = self.plan

@@ -11,6 +11,7 @@ from tilewright.eval.report import analysis_tables
 from tilewright.eval.report.data import as_script
 from tilewright.eval.report.markup import Markup, join, tag, void
 from tilewright.eval.report.plots import Line, line_chart
+from tilewright.eval.report.seed_tables import seed_tables
 from tilewright.eval.report.tables import difference_table, facts_table, measures_table, reader_table, recall_table
 from tilewright.eval.wording import learning_sentence, pixel_sentence, pool_sentence, ran
 
@@ -27,6 +28,7 @@ def render(metrics: Mapping[str, Any], data: Mapping[str, Any], figures: Sequenc
         *[difference_table(metrics, level) for level in (*LEVELS, STRING)],
         tag("h2", "Readers"),
         *_readers(metrics),
+        *seed_tables(metrics),
         tag("h2", "Curves"),
         tag("div", *_plots(metrics), *figures, class_="plots"),
         tag("h2", "Analyses"),

@@ -130,12 +130,37 @@ def test_what_was_made_from_a_stale_stage_is_stale(recipe: Path, tmp_path: Path)
         ("kind: recipe\nstages: [{config: data_gen/first/run.yaml, sett: []}]\n", "wanted a path"),
         ("kind: recipe\nstages: [{config: data_gen/first/run.yaml, set: 3}]\n", "list of key=value"),
         ("kind: recipe\nstages: [line.yaml]\n", "is no stage"),
+        ("kind: recipe\nstages: 3\n", "wanted a list"),
+        ("kind: recipe\nstages: [{recipe: line.yaml}]\n", "includes itself"),
+        ("kind: recipe\nstages: [{recipe: gone.yaml}]\n", "no such config file"),
+        ("kind: recipe\nstages: [{each: {a: [1], b: [2]}, stages: [x]}]\n", "one name"),
+        ("kind: recipe\nstages: [{each: {runs: [1]}, stages: [x]}]\n", "isn't taken"),
+        ("kind: recipe\nstages: [{each: {a: []}, stages: [x]}]\n", "wanted a list of whole numbers"),
+        ("kind: recipe\nstages: [{each: {a: [1.5]}, stages: [x]}]\n", "wanted a list of whole numbers"),
+        ("kind: recipe\nstages: [{each: {a: [1]}, stages: []}]\n", "list is empty"),
+        ("kind: recipe\nstages: [{each: {a: [1]}, stages: ['data_gen/first/${b}.yaml']}]\n", "wanted one of"),
     ],
 )
 def test_bad_recipes_are_refused(recipe: Path, text: str, message: str) -> None:
     recipe.write_text(text)
     with pytest.raises(ConfigError, match=message):
         load_recipe(recipe, list(STAGES))
+
+
+def test_each_repeats_its_stages_and_recipe_includes_another(recipe: Path, tmp_path: Path) -> None:
+    outer = tmp_path / "outer.yaml"
+    outer.write_text(
+        "kind: recipe\nstages:\n  - recipe: line.yaml\n"
+        "  - each: {seed: [1, 2]}\n    stages:\n"
+        "      - each: {arm: [first, second]}\n        stages:\n"
+        "          - {config: 'data_gen/${arm}/run.yaml', set: ['out=${runs}/${arm}_${seed}', 'suffix=${seed}']}\n"
+    )
+    steps = load_recipe(outer, list(STAGES))
+    assert [(step.stage, step.overrides) for step in steps[:2]] == [("first", ()), ("second", ("suffix= world",))]
+    assert [step.overrides for step in steps[2:]] == [
+        (f"out=${{runs}}/{arm}_{seed}", f"suffix={seed}") for seed in (1, 2) for arm in ("first", "second")
+    ]
+    assert [step.stage for step in steps[2:]] == ["first", "second"] * 2
 
 
 def test_a_typo_in_the_last_config_costs_no_work(recipe: Path, tmp_path: Path) -> None:

@@ -204,6 +204,18 @@ def light(world: Any, out: Path, **changes: Any) -> Any:
     return world.config(out, **(settings | changes))
 
 
+def test_arms_over_seeds_stand_in_metrics_and_report(world: Any, tmp_path: Path) -> None:
+    rows, arms = ("bm25", "gold"), {"words": ("bm25",), "oracle": ("gold",)}
+    run_stage(STAGE, light(world, tmp_path / "out", rows=rows, seeds=arms, compare_seeds=(("oracle", "words"),)))
+    metrics = metrics_of(tmp_path / "out")
+    for arm, (row,) in arms.items():
+        for level in ("page", "tile"):
+            for name, figure in metrics["seeds"]["arms"][arm][level].items():
+                assert figure["value"] == metrics["rows"][row][level][name]["value"]
+    assert metrics["seeds"]["differences"][0]["tile"]["recall@1"]["p_holm"] is not None
+    assert "oracle − words, paired" in (tmp_path / "out" / "report.html").read_text()
+
+
 def test_bad_questions_are_errors(world: Any, tmp_path: Path) -> None:
     pairs = read_jsonl(world.paths["pairs"], QAPair)
     twice, empty = tmp_path / "twice.jsonl", tmp_path / "empty.jsonl"
@@ -270,6 +282,7 @@ def test_missing_tool_is_an_error_or_shown(world: Any, tmp_path: Path, monkeypat
         ({"rows": ()}, "at least one"),
         ({"rows": ("bm25", "bm25")}, "each once"),
         ({"compare": (("bm25", "ocr"),)}, "compare: wanted rows of this run"),
+        ({"seeds": {"arm": ("bm52",)}}, "seeds.arm: wanted retrievers or reader cells"),
         ({"ks": (3, 1)}, "rising ks"),
         ({"depth": 5}, "depth >= the last"),
         ({"threads": 0}, "threads: wanted at least 1"),

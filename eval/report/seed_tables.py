@@ -1,0 +1,71 @@
+"""Tables of arms that were trained with several seeds: mean, spread over seeds, interval over questions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilewright.eval.metrics import LEVELS, STRING
+from tilewright.eval.report.markup import Markup, join, table, tag
+from tilewright.eval.report.tables import difference_cell
+from tilewright.eval.seed_arms import ACCURACY
+from tilewright.eval.wording import LEVEL_WORDS, NONE, interval, measure_title, measures, percent
+
+Metrics = Mapping[str, Any]
+_TITLES = LEVEL_WORDS | {ACCURACY: "of readers' accuracy"}
+
+
+def seed_tables(metrics: Metrics) -> list[Markup]:
+    """A table of means and one of paired differences for each level; empty without arms."""
+    seeds = metrics.get("seeds")
+    if not seeds:
+        return []
+    found = [_arms(metrics, level) for level in (*LEVELS, STRING, ACCURACY)]
+    found += [_differences(metrics, level) for level in (*LEVELS, STRING, ACCURACY)]
+    missing = [f"{arm}: not run: {', '.join(entry['not_run'])}" for arm, entry in seeds["arms"].items() if _out(entry)]
+    notes = [tag("p", line, class_="warn") for line in missing]
+    return [tag("h2", "Over training seeds"), *notes, *[one for one in found if one], tag("p", _NOTE, class_="note")]
+
+
+_NOTE = (
+    "sd: sample standard deviation over seeds of the arm's figure. Intervals are over questions: each question's value"
+    " is averaged over the seeds, then gold pages are resampled; they don't hold the chance of training."
+)
+
+
+def _out(entry: Metrics) -> bool:
+    return "not_run" in entry
+
+
+def _figures(metrics: Metrics, level: str) -> list[str]:
+    return list(metrics["graders"]["columns"]) if level == ACCURACY else measures(metrics)
+
+
+def _titles(metrics: Metrics, level: str) -> list[str]:
+    names = _figures(metrics, level)
+    return names if level == ACCURACY else [measure_title(name, metrics) for name in names]
+
+
+def _arms(metrics: Metrics, level: str) -> Markup:
+    names = _figures(metrics, level)
+    rows = [
+        [tag("b", arm), len(entry["rows"]), *[_mean(entry[level][name]) for name in names]]
+        for arm, entry in metrics["seeds"]["arms"].items()
+        if not _out(entry) and level in entry
+    ]
+    head = ["Arm", "Seeds", *_titles(metrics, level)]
+    return table(head, rows, f"Mean over seeds {_TITLES[level]}, percent") if rows else Markup("")
+
+
+def _mean(estimate: Metrics) -> Markup:
+    spread = NONE if estimate["sd"] is None else f"sd {percent(estimate['sd'])}"
+    return join([tag("b", percent(estimate["value"])), tag("small", interval(estimate)), tag("small", spread)], " ")
+
+
+def _differences(metrics: Metrics, level: str) -> Markup:
+    names = _figures(metrics, level)
+    rows = [
+        [f"{pair['row']} − {pair['against']}, paired", *[difference_cell(pair[level][name]) for name in names]]
+        for pair in metrics["seeds"]["differences"]
+        if level in pair
+    ]
+    head = ["Arms", *_titles(metrics, level)]
+    return table(head, rows, f"Paired differences over seeds {_TITLES[level]}, points") if rows else Markup("")
