@@ -3,6 +3,7 @@
 Rows are numbered list by list, so a row's code is found by arithmetic, and a row's list by bisection.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
@@ -117,8 +118,21 @@ class InvertedLists:
         parameters = faiss.SearchParametersIVF(nprobe=lists.shape[1], sel=selector)
         found = np.empty((len(queries), k), np.float32)
         rows = np.empty((len(queries), k), np.int64)
-        pointers = [faiss.swig_ptr(array) for array in (lists, scores, found, rows)]
-        self._searcher[0].search_preassigned_c(len(queries), faiss.swig_ptr(queries), k, *pointers, False, parameters)
+        searcher = self._searcher[0]
+
+        def scan(part: slice) -> None:
+            pointers = [faiss.swig_ptr(array[part]) for array in (lists, scores, found, rows)]
+            block = queries[part]
+            searcher.search_preassigned_c(len(block), faiss.swig_ptr(block), k, *pointers, False, parameters)
+
+        # FAISS scans lists that were chosen beforehand on one thread alone, without Python's lock
+        step = -(-len(queries) // max(1, faiss.omp_get_max_threads())) or 1
+        parts = [slice(start, start + step) for start in range(0, len(queries), step)]
+        if len(parts) == 1:
+            scan(parts[0])
+        else:
+            with ThreadPoolExecutor(len(parts)) as threads:
+                list(threads.map(scan, parts))
         if rows.size and not -1 <= rows.min() <= rows.max() < self.layout.first_rows[-1]:
             raise InputError("the index's inverted lists are damaged: build the index again")
         found[rows < 0] = -np.inf
