@@ -15,12 +15,13 @@ from tilewright.configs.bounds import check_bounds
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import process_items
 from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_path, main
-from tilewright.data_gen.annotator import TWO_ANSWERS, Generated, RawPair, Skip
+from tilewright.data_gen.annotator import TWO_ANSWERS, Annotator, Generated, RawPair, Skip
 from tilewright.data_gen.evidence_balance import assign_kinds
 from tilewright.data_gen.gated_tiles import gate_tiles, read_pages
 from tilewright.data_gen.gates import GateConfig
 from tilewright.data_gen.generation import GenerationSettings, LlmGenerator
 from tilewright.data_gen.grounded.annotator import GroundedAnnotator
+from tilewright.data_gen.grounded.cloze import ClozeAnnotator
 from tilewright.data_gen.grounded.settings import GroundedSettings
 from tilewright.data_gen.llm import Client, LlmSettings, Session
 from tilewright.data_gen.pair_files import check_pictures
@@ -41,15 +42,16 @@ PAIR_DROPS = ("answer_not_in_tile", "over_max_pairs", REPEATED, TWO_ANSWERS)
 class Config:
     """Asks about every tile of ``tiles`` (folder of render_tiles) that passes the gates; of near-duplicates about one.
 
-    ``annotator``: grounded (offline, from the DOM text; ``grounded`` tells which kinds) or openai (``llm`` and
-    ``generation``: any OpenAI-compatible server). ``max_pairs_per_tile`` bounds what one tile may give; what is left
-    out is counted: ``candidates`` is the sum of ``pairs`` and of the pairs dropped by reason. ``shard``: "i/n" asks
-    about one of n parts of the pages; merge_pairs puts parts together. ``review_pairs``: so many of the pairs, drawn
-    by ``seed``, are shown in review.html. More than ``max_error_share`` of failed tiles stop the stage.
+    ``annotator``: grounded (offline, from the DOM text; ``grounded`` tells which kinds), cloze (offline: sentences with
+    a word left out, for pages of any subject) or openai (``llm`` and ``generation``: any OpenAI-compatible server).
+    ``max_pairs_per_tile`` bounds what one tile may give; what is left out is counted: ``candidates`` is the sum of
+    ``pairs`` and of the pairs dropped by reason. ``shard``: "i/n" asks about one of n parts of the pages; merge_pairs
+    puts parts together. ``review_pairs``: so many of the pairs, drawn by ``seed``, are shown in review.html. More than
+    ``max_error_share`` of failed tiles stop the stage.
     """
 
     out: Path
-    annotator: Literal["grounded", "openai"]
+    annotator: Literal["grounded", "cloze", "openai"]
     max_pairs_per_tile: int
     gates: GateConfig
     tiles: Path = input_path()
@@ -93,7 +95,7 @@ def make_queries(config: Config, inputs: Inputs, out: Path) -> Counts:
     store = TileStore.open(inputs["tiles"])
     if not len(store):
         raise InputError(f"{inputs['tiles']}: the tile store is empty: render at least one page with text first")
-    needs_text = config.annotator == "grounded"
+    needs_text = config.annotator != "openai"
     gated = gate_tiles(store, read_pages(inputs["tiles"]), config.gates, out, needs_text=needs_text)
     part = part_of(config.shard)
     mine = {tile_id: value for tile_id, value in gated.items() if in_part(page_of(tile_id), part)}
@@ -122,7 +124,7 @@ def annotate(
 ) -> tuple[str, dict[str, Any]]:
     """(name of the annotator, {tile_id: what asking about it gave}) of the ``wanted`` ones of the ``passed`` tiles."""
     if config.llm is None:
-        annotator = GroundedAnnotator(config.max_pairs_per_tile, config.grounded or GroundedSettings())
+        annotator = offline_annotator(config)
 
         def ask_offline(tile_ids: Sequence[str]) -> Iterator[tuple[str, Any]]:
             for tile_id in tile_ids:
@@ -142,6 +144,13 @@ def annotate(
     with Session(config.llm, out) as session:
         found = session.process("make_queries", wanted, str, ask, config.max_error_share)
     return generator.name, found
+
+
+def offline_annotator(config: Config) -> Annotator:
+    """The annotator that makes its questions from a tile's own text."""
+    if config.annotator == "cloze":
+        return ClozeAnnotator(config.max_pairs_per_tile)
+    return GroundedAnnotator(config.max_pairs_per_tile, config.grounded or GroundedSettings())
 
 
 def outcome_of(tile_id: str, gated: Mapping[str, Any], found: Mapping[str, Any] | None) -> TileOutcome:

@@ -17,6 +17,7 @@ from tilewright.train.nano_family import NAME as NANO
 from tilewright.train.split_files import PAGES_FILE
 
 GROUNDED = "grounded"
+OFFLINE = (GROUNDED, "cloze")  # annotators that are rules over a tile's text
 LEARNED = 0.9  # training Recall@1 that the learning check wants
 LISTED = 100  # questions whose gold is nowhere, in metrics.json
 SEEN = ("train", "validation")  # splits whose pages training or the choice of weights has seen
@@ -141,7 +142,7 @@ class Models:
 def stand_ins(annotators: Collection[str], models: Models, manifests: Sequence[Mapping[str, Any]]) -> list[str]:
     """A sentence for each stand-in that the figures depend on; ``annotators``: who made the questions."""
     lines = []
-    offline = sorted({name for name in annotators if name.partition("/")[0] == GROUNDED})
+    offline = sorted({name for name in annotators if name.partition("/")[0] in OFFLINE})
     if offline:
         lines.append(
             f"Questions and answers come from the offline annotator {', '.join(offline)}: rules over each page's own"

@@ -14,13 +14,11 @@ from tilewright.data_gen.grounded.names import Wording, is_person
 from tilewright.data_gen.grounded.pronouns import resolved
 from tilewright.data_gen.grounded.selection import selected
 from tilewright.data_gen.grounded.sentence_questions import questions
-from tilewright.data_gen.grounded.sentences import sentences
+from tilewright.data_gen.grounded.sentences import is_plain, sentences
 from tilewright.data_gen.grounded.settings import GroundedSettings
 from tilewright.data_gen.grounded.terms import bare_title
 from tilewright.data_gen.grounded.units import SOURCE_TYPES
 from tilewright.data_gen.records import Block, Tile
-
-MIN_SENTENCE_WORDS, MAX_SENTENCE_WORDS = 6, 45
 
 
 class GroundedAnnotator:
@@ -133,7 +131,7 @@ def _from_sentences(
     found = sentences(block.text)
     for position, (sentence, text) in enumerate(resolved(found, subject, wording)):
         cut = not block.whole and ((edges[0] and position == 0) or (edges[1] and position == len(found) - 1))
-        if not cut and _is_plain(sentence):
+        if not cut and is_plain(sentence):
             for fact in questions(text, wording, subject):
                 if fact.kind == "subject" and text != sentence:
                     continue  # the answer would be a name that the sentence only means
@@ -141,15 +139,6 @@ def _from_sentences(
     if block.kind == "list_item" and block.whole:
         for fact in list_questions(block, subject):
             yield fact, block.text
-
-
-def _is_plain(sentence: str) -> bool:
-    """Whether a sentence is a whole statement of a usual length."""
-    words = len(sentence.split())
-    starts = re.match(r"[A-Z0-9(]|[\"“][^\"“”]+[\"”] ", sentence)
-    ends = re.search(r"\.[\"”')\]]*$", sentence)
-    odd = re.search(r"[?!]|\.\.\.|…|\bwww\.|https?:|\bISBN\b|^[^.:,]{1,40}: [A-Z]|\bpp?\. ?\d", sentence)
-    return MIN_SENTENCE_WORDS <= words <= MAX_SENTENCE_WORDS and bool(starts and ends) and not odd
 
 
 def named_in_full(query: str, subject: str) -> str:

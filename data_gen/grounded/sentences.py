@@ -5,6 +5,7 @@ import re
 from tilewright.data_gen.grounded.lexicon import words
 
 _END = re.compile(r"[.!?][\"'”’)\]]*(?=\s+[\"'“‘(\[]*[A-Z0-9À-Þ])")
+MIN_SENTENCE_WORDS, MAX_SENTENCE_WORDS = 6, 45
 _ABBREVIATIONS = words(
     """mr mrs ms dr st prof rev hon sr jr gen col lt capt sgt maj gov sen rep pres mt ft no nos vol vols ed eds op cit
     cf eg ie e.g i.e etc al vs v ca c approx fl b d r inc ltd co corp bros dept univ est fig jan feb mar apr jun jul aug
@@ -30,3 +31,12 @@ def _is_abbreviation(before: str) -> bool:
     return (
         re.fullmatch(r"(?:[^\W\d_]\.)*[^\W\d_]", word) is not None and word[-1].isupper()
     ) or word.casefold() in _ABBREVIATIONS
+
+
+def is_plain(sentence: str) -> bool:
+    """Whether a sentence is a whole statement of a usual length."""
+    length = len(sentence.split())
+    starts = re.match(r"[A-Z0-9(]|[\"“][^\"“”]+[\"”] ", sentence)
+    ends = re.search(r"\.[\"”')\]]*$", sentence)
+    odd = re.search(r"[?!]|\.\.\.|…|\bwww\.|https?:|\bISBN\b|^[^.:,]{1,40}: [A-Z]|\bpp?\. ?\d", sentence)
+    return MIN_SENTENCE_WORDS <= length <= MAX_SENTENCE_WORDS and bool(starts and ends) and not odd
