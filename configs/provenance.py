@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import platform
+import resource
 import subprocess
 import time
 from pathlib import Path
@@ -12,8 +13,17 @@ from tilewright import __version__
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "datasets", "pillow", "numpy", "faiss-cpu", "playwright")
 
 
-def provenance(started: float, world: int) -> dict[str, Any]:
-    """Facts about this process; ``started`` is a Unix time in seconds, ``world`` the number of ranks."""
+def cpu_seconds() -> float:
+    """User and system seconds of this process and of its children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def provenance(started: float, cpu_started: float, world: int) -> dict[str, Any]:
+    """Facts about this process; ``started`` is a Unix time in seconds, ``world`` the number of ranks.
+
+    ``cpu_started``: ``cpu_seconds`` at that time. Of a stage that was interrupted, both times are of its last try.
+    """
     return {
         "tilewright": __version__,
         "commit": _commit(),
@@ -23,6 +33,7 @@ def provenance(started: float, world: int) -> dict[str, Any]:
         "ranks": world,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
         "seconds": round(time.time() - started, 3),
+        "cpu_seconds": round(cpu_seconds() - cpu_started, 3),
     }
 
 

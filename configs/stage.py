@@ -31,7 +31,7 @@ from tilewright.configs.partial import claim, make_writable, remove_leftover
 from tilewright.configs.partial import partial_of as partial_of
 from tilewright.configs.partial import stored_request as stored_request
 from tilewright.configs.partial import write_atomically as write_atomically
-from tilewright.configs.provenance import provenance
+from tilewright.configs.provenance import cpu_seconds, provenance
 from tilewright.configs.requests import another_request, identity_of, inputs_of, request_of
 from tilewright.configs.requests import execution as execution
 from tilewright.configs.requests import input_path as input_path
@@ -132,9 +132,9 @@ def _run_locked(stage: Stage[C], config: C, request: dict[str, Any], world: int)
         return _rename(partial, out, finished)
     claim(partial, request)
     (partial / LOGS / ERRORS).unlink(missing_ok=True)
-    started = time.time()
+    started, cpu_started = time.time(), cpu_seconds()
     counts = stage.run(config, inputs_of(config), partial)
-    return _publish(stage, config, request, counts, started, world)
+    return _publish(stage, config, request, counts, provenance(started, cpu_started, world))
 
 
 @contextmanager
@@ -178,7 +178,7 @@ def _stored_manifest(out: Path, request: dict[str, Any]) -> dict[str, Any] | Non
 
 
 def _publish(
-    stage: Stage[C], config: C, request: dict[str, Any], counts: Counts, started: float, world: int
+    stage: Stage[C], config: C, request: dict[str, Any], counts: Counts, facts: dict[str, Any]
 ) -> dict[str, Any]:
     """Write the manifest, then rename the folder into place: a kill before it resumes, a kill after it renames."""
     out: Path = config.out  # type: ignore[attr-defined]
@@ -191,7 +191,7 @@ def _publish(
         "counts": counts,
         "outputs": output_digests(partial),
         "sizes": {name: stat.st_size for name, stat in stats.items()},
-        "provenance": provenance(started, world) | inputs | {"mtimes_ns": {n: s.st_mtime_ns for n, s in stats.items()}},
+        "provenance": facts | inputs | {"mtimes_ns": {n: s.st_mtime_ns for n, s in stats.items()}},
     }
     write_atomically(partial / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     return _rename(partial, out, manifest)
