@@ -1,17 +1,26 @@
 """Cloze questions: one word of a sentence is hidden, and question and answer together are the sentence."""
 
+import dataclasses
+import io
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
+from tilewright.configs.stage import run_stage
 from tilewright.data_gen.annotator import Generated, Skip
 from tilewright.data_gen.filter_pairs import says
+from tilewright.data_gen.gates import GateConfig
 from tilewright.data_gen.grounded.cloze import BLANK, MIN_KEY_TERMS, ClozeAnnotator, cloze
 from tilewright.data_gen.grounded.judge import GroundedJudge
 from tilewright.data_gen.grounded.terms import key_terms, terms
-from tilewright.data_gen.records import Block, Tile
+from tilewright.data_gen.images import image_sha256
+from tilewright.data_gen.make_queries import STAGE, Config
+from tilewright.data_gen.records import Block, Page, QAPair, Tile, read_jsonl, write_jsonl
+from tilewright.data_gen.tile_store import write_store
 from tilewright.data_gen.verdicts import Verdict
 
 SENTENCE = "Finds the last byte in the moss buffer that compares equal to any letter of the fern alphabet."
@@ -84,3 +93,21 @@ def test_drops_are_counted(make_tile: Callable[..., Tile], make_block: Callable[
     assert found.dropped == {"repeated_on_tile": 1, "over_max_pairs": 1}
     other_text = make_tile("std::moss", [make_block("paragraph", OTHER)], text="Something else stands here.")
     assert ClozeAnnotator(1).generate(other_text) == Skip("no_fact", {"answer_not_in_tile": 1})
+
+
+def test_the_stage_asks_with_it(
+    make_tile: Callable[..., Tile], make_block: Callable[..., Block], tmp_path: Path
+) -> None:
+    tile = make_tile("std::moss", [make_block("paragraph", f"{SENTENCE} {OTHER}")])
+    picture, buffer = Image.new("RGB", (40, 40), "white"), io.BytesIO()
+    picture.save(buffer, "PNG")
+    tile = dataclasses.replace(tile, image=buffer.getvalue(), image_sha256=image_sha256(picture))
+    (tmp_path / "tiles").mkdir()
+    write_store(tmp_path / "tiles/store", [tile])
+    write_jsonl(tmp_path / "tiles/pages.jsonl", [Page(tile.page_id, tile.url, tile.title, "", "x", 875, 1024, True, 1)])
+    gates = GateConfig(0, False, (), 1.0, 0, 0.0, 0.0, None)
+    config = Config(tmp_path / "queries", "cloze", 10, gates, tiles=tmp_path / "tiles")
+    counts = run_stage(STAGE, config)["counts"]
+    found = read_jsonl(tmp_path / "queries/pairs.jsonl", QAPair)
+    assert counts["annotator"] == "cloze/1" and counts["pairs"] == len(found) == 2
+    assert {(pair.query, pair.answer) for pair in found} == {(raw.query, raw.answer) for raw in pairs_of(tile).pairs}
