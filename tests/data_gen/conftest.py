@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tilewright.data_gen.chromium import FLAGS, launch_first
+from tilewright.data_gen.paged_documents import DocumentWorker
 from tilewright.data_gen.records import Block, Page, Tile, write_jsonl
 from tilewright.data_gen.urls import page_id
 
@@ -137,3 +138,21 @@ def write_pages() -> Callable[[Path, Mapping[str, str]], Path]:
         return folder
 
     return write
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a PDF's bytes and gives its path."""
+
+    def write(data: bytes, name: str = "a.pdf") -> Path:
+        (tmp_path / name).write_bytes(data)
+        return tmp_path / name
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[DocumentWorker]:
+    """A process that draws documents."""
+    with DocumentWorker() as shared:
+        yield shared
