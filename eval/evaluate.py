@@ -59,7 +59,7 @@ class Config:
     by their training seed alone}, averaged; ``compare_seeds``: pairs of arms. ``rendered``: the tiles as they were
     rendered, where ``tiles`` holds smaller pictures of them: readers are given those. ``pages``: the documents behind
     them, for rows of text; ``dump``: the MediaWiki dump they came from, for wikitext. ``redirects``: JSON {address:
-    address}, pages that count as one in recall.
+    address}, pages that count as one in recall; ``positives`` (of find_positives): further tiles that count as found.
     ``ks``: cut-offs of recall; ``depth``: hits kept per question, cut-off of MRR. ``read_questions``: how many readers
     are asked, chosen by digest of their ids (None: all). ``graders``: columns of accuracy; ``judge``: a model as one
     more, which then decides. ``missing_tool``: whether a row whose tool isn't installed is an error or is shown as not
@@ -93,6 +93,7 @@ class Config:
     pages: Path | None = input_path(default=None)
     dump: Path | None = input_path(default=None)
     redirects: Path | None = input_path(default=None)
+    positives: Path | None = input_path(default=None)
     checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
     reader_checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
     checkpoint_folders: tuple[Path, ...] = input_path(init=False)
@@ -180,7 +181,8 @@ def evaluate(config: Config, inputs: Inputs, out: Path) -> Counts:
     pairs = read_pairs(inputs["pairs"]) if "pairs" in inputs else []
     asked = pair_questions(pairs) if pairs else benchmark_questions(inputs["questions"])
     workshop = _workshop(config, inputs, out)
-    questions = with_kinds(widened(asked, workshop.urls, inputs.get("redirects")), workshop.kinds)
+    found = widened(asked, workshop.urls, inputs.get("redirects"), inputs.get("positives"))
+    questions = with_kinds(found, workshop.kinds)
     workshop = dataclasses.replace(workshop, questions=questions)
     readers = runs_of(config.reader_checkpoints)
     runs = training_runs(inputs, runs_of(config.checkpoints), readers)

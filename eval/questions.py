@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tilewright.configs.errors import InputError
+from tilewright.data_gen.find_positives import Positives
 from tilewright.data_gen.records import QAPair, read_jsonl
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.tiles import page_of
@@ -83,8 +84,11 @@ def _picture(file: Path, question: EvalQuestion) -> bytes:
     return place.read_bytes()
 
 
-def widened(questions: Sequence[Question], urls: Mapping[str, str], redirects: Path | None) -> list[Question]:
-    """The questions with every page of the corpus that ``redirects`` (a JSON table) says is one of their gold pages.
+def widened(
+    questions: Sequence[Question], urls: Mapping[str, str], redirects: Path | None, positives: Path | None = None
+) -> list[Question]:
+    """The questions with every page of the corpus that ``redirects`` (a JSON table) says is one of their gold pages,
+    and with the further tiles and pages of ``positives`` (of find_positives).
 
     ``urls``: {page_id: URL} of the corpus. Page ids stay what they are.
     """
@@ -94,7 +98,27 @@ def widened(questions: Sequence[Question], urls: Mapping[str, str], redirects: P
     }
     table = Redirects() if redirects is None else Redirects.read(redirects)
     found = gold_coverage(asked, urls, table).gold_pages
-    return [replace(question, gold_pages=question.gold_pages | found[question.query_id]) for question in questions]
+    known = [replace(question, gold_pages=question.gold_pages | found[question.query_id]) for question in questions]
+    return known if positives is None else with_positives(known, positives)
+
+
+def with_positives(questions: Sequence[Question], path: Path) -> list[Question]:
+    """The questions with the further tiles that answer them, and these tiles' pages, by a file of find_positives.
+
+    Raises InputError for a question that the file doesn't know: it was made for other pairs.
+    """
+    known = {one.query_id: sorted(one.tile_ids) for one in read_jsonl(path, Positives, unique="query_id")}
+    unknown = next((question.query_id for question in questions if question.query_id not in known), None)
+    if unknown is not None:
+        raise InputError(f"{path}: {unknown}: wanted the known positives of every question, found no such query")
+    return [
+        replace(
+            question,
+            gold_tiles=question.gold_tiles.union(known[question.query_id]),
+            gold_pages=question.gold_pages.union(map(page_of, known[question.query_id])),
+        )
+        for question in questions
+    ]
 
 
 def with_kinds(questions: Iterable[Question], kinds_of: Mapping[str, Mapping[str, int]]) -> list[Question]:

@@ -26,11 +26,20 @@ from tilewright.eval.readers.local import LocalReader, local_reader
 from tilewright.eval.readers.ocr import OcrReader, ocr_reader
 from tilewright.eval.readers.string_evidence import StringEvidence, string_reader
 from tilewright.eval.retrievers.simple import ClosedBook, Fused, GoldTiles, Hybrid, NoRetrieval, Oracle
-from tilewright.eval.retrievers.texts import DomChunks, TextChunks, dom_chunk_items, text_chunks
+from tilewright.eval.retrievers.texts import (
+    DomChunks,
+    TextChunks,
+    TileDomTexts,
+    dom_chunk_items,
+    text_chunks,
+    tile_text_items,
+)
 from tilewright.eval.retrievers.tiles import Bm25Tiles, CheckpointTiles, OcrTiles, bm25_tiles, ocr_tiles
 from tilewright.eval.workshop import Workshop
 
-RetrieverOptions = Bm25Tiles | OcrTiles | TextChunks | DomChunks | SpireSeeds | Hybrid | NoRetrieval | Oracle
+RetrieverOptions = (
+    Bm25Tiles | OcrTiles | TextChunks | DomChunks | TileDomTexts | SpireSeeds | Hybrid | NoRetrieval | Oracle
+)
 Evidence = Tessera | HtmlRag | Neighbours | TitlePrefix | OracleSlot | SpireViews
 DeliveryOptions = AsIs | Compressed | DomText | OcrText | RenderedText | HtmlLookup | HtmlChunks | Evidence
 ReaderOptions = LocalReader | ChatReader | OcrReader | StringEvidence | Agent
@@ -48,6 +57,7 @@ _RETRIEVERS: dict[type, Callable[[Any, Workshop], Retriever]] = {
     OcrTiles: ocr_tiles,
     TextChunks: text_chunks,
     DomChunks: dom_chunk_items,
+    TileDomTexts: tile_text_items,
     SpireSeeds: spire_seeds,
     NoRetrieval: lambda options, workshop: ClosedBook(),
     Oracle: lambda options, workshop: GoldTiles(workshop),

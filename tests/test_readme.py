@@ -35,7 +35,8 @@ BESIDE = (
     "fetch_pages", "self_contained", "answerable", "natural", "merge_pairs", "text_pairs", "make_title_tiles",
     "make_word_tiles", "make_reading_pages", "compress_tiles", "pretrain_nano", "make_nano", "make_questions",
     "evaluate_checkpoints", "evaluate_citations", "evaluate_mteb", "evaluate_reader", "merge_negatives",
-    "merge_vectors", "mini_datastore", "train_index", "merge_index",
+    "merge_vectors", "mini_datastore", "train_index", "merge_index", "make_digest_pages", "merge_tiles",
+    "find_positives", "count_false_negatives",
 )  # fmt: skip
 LINE = [name for name in STAGES if name not in BESIDE]  # BESIDE: need a network, a model or parts, or nobody waits for
 

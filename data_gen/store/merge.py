@@ -1,7 +1,7 @@
 """Merge stores of disjoint pages into one: what ``shard=0/n ... n-1/n`` made equals what one run would have made."""
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,11 +15,19 @@ from tilewright.data_gen.tile_store import TileStore, write_store_of
 
 
 def merge(folders: Sequence[Path], out: Path, *, shard_bytes: int = SHARD_BYTES) -> int:
+    """Write the new folder ``out`` as ``write_merged`` does. Raises InputError as that, and if ``out`` exists."""
+    with new_folder(out) as partial:
+        return write_merged(folders, partial, shard_bytes=shard_bytes)
+
+
+def write_merged(
+    folders: Sequence[Path], out: Path, *, shard_bytes: int = SHARD_BYTES, only: Collection[str] | None = None
+) -> int:
     """Write ``out/store`` and, if the folders have them, pages.jsonl and failed.jsonl, in order of page_id.
 
     Returns the number of tiles. One folder is allowed: its edited store is written anew, in order. Tiles are streamed.
-    Raises InputError for a page that two folders have, for folders of which only some have a pages.jsonl, and if
-    ``out`` exists.
+    ``only``: the page_ids to take (None: all). Raises InputError for a page that two folders have, and for folders of
+    which only some have a pages.jsonl.
     """
     if not folders:
         raise InputError("nothing to merge: wanted at least one tile store")
@@ -30,18 +38,20 @@ def merge(folders: Sequence[Path], out: Path, *, shard_bytes: int = SHARD_BYTES)
         raise InputError(
             f"{len(present)} of {len(stores)} folders have a {PAGES}: wanted all or none (one: {present[0]})"
         )
-    with new_folder(out) as partial:
-        tiles = write_store_of(partial / "store", _merged_rows(stores), shard_bytes)
-        if present:
-            write_jsonl(partial / PAGES, _merged_pages(present))
-        failed = [path.with_name(FAILED) for path in present if path.with_name(FAILED).is_file()]
-        if failed:
-            pages = (page for path in failed for page in iterate_jsonl(path, FailedPage))
-            write_jsonl(partial / FAILED, sorted(pages, key=lambda page: page.page_id))
+    rows = (batch for page_id, batch in _merged_rows(stores) if only is None or page_id in only)
+    tiles = write_store_of(out / "store", rows, shard_bytes)
+    if present:
+        merged = (page for page in _merged_pages(present) if only is None or page.page_id in only)
+        write_jsonl(out / PAGES, merged)
+    failed = [path.with_name(FAILED) for path in present if path.with_name(FAILED).is_file()]
+    if failed:
+        pages = (page for path in failed for page in iterate_jsonl(path, FailedPage))
+        kept = (page for page in pages if only is None or page.page_id in only)
+        write_jsonl(out / FAILED, sorted(kept, key=lambda page: page.page_id))
     return tiles
 
 
-def _merged_rows(stores: Sequence[TileStore]) -> Iterator[pa.RecordBatch]:
+def _merged_rows(stores: Sequence[TileStore]) -> Iterator[tuple[str, pa.RecordBatch]]:
     streams = [_numbered(store, number) for number, store in enumerate(stores)]
     last_page, last_number = "", -1
     for page_id, number, rows in heapq.merge(*streams, key=lambda item: item[0]):
@@ -49,7 +59,7 @@ def _merged_rows(stores: Sequence[TileStore]) -> Iterator[pa.RecordBatch]:
             one, other = stores[last_number].folder, stores[number].folder
             raise InputError(f"page {page_id} is in {one} and in {other}: wanted each page once")
         last_page, last_number = page_id, number
-        yield rows
+        yield page_id, rows
 
 
 def _numbered(store: TileStore, number: int) -> Iterator[tuple[str, int, pa.RecordBatch]]:

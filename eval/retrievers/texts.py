@@ -58,6 +58,17 @@ class DomChunks:
 
 
 @dataclass(frozen=True)
+class TileDomTexts:
+    """The DOM text of each tile, searched as text; what is found are tiles.
+
+    With a checkpoint of nano as ``search`` it is the ceiling of its vectors: what it would find if it read each letter.
+    """
+
+    kind: Literal["tile_texts"]
+    search: str = BM25
+
+
+@dataclass(frozen=True)
 class TextItems:
     """Items by id, and the pages that gave none because they couldn't be parsed."""
 
@@ -77,7 +88,11 @@ class PageTexts:
     closed_book, sees_gold = False, False
 
     def __init__(
-        self, title: str, options: TextChunks | DomChunks, make: Callable[[], TextItems], workshop: Workshop
+        self,
+        title: str,
+        options: TextChunks | DomChunks | TileDomTexts,
+        make: Callable[[], TextItems],
+        workshop: Workshop,
     ) -> None:
         self.title, self._options, self._make, self._workshop = title, options, make, workshop
         self._name = canonical_json(options)
@@ -182,6 +197,16 @@ def dom_chunk_items(options: DomChunks, workshop: Workshop) -> PageTexts:
         return TextItems(items, errors)
 
     return PageTexts(f"chunks of the pages' DOM, {options.search}", options, make, workshop)
+
+
+def tile_text_items(options: TileDomTexts, workshop: Workshop) -> PageTexts:
+    """Raises as ``text_chunks`` for its engine."""
+    _require(options.search, workshop)
+
+    def make() -> TextItems:
+        return TextItems({tile_id: workshop.tile_item(tile_id) for tile_id in workshop.store.tile_ids}, {})
+
+    return PageTexts(f"DOM text of the tiles, {options.search}", options, make, workshop)
 
 
 def _require(search: str, workshop: Workshop) -> None:

@@ -1,5 +1,6 @@
 """Where questions come from: benchmarks' files, pictures beside them, redirects; the kind of a tile's evidence."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,15 @@ import pytest
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import run_stage
-from tilewright.data_gen.records import write_jsonl
+from tilewright.data_gen.find_positives import Positives
+from tilewright.data_gen.records import QAPair, read_jsonl, write_jsonl
+from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.urls import page_id
 from tilewright.eval.benchmarks.question import EvalQuestion
 from tilewright.eval.evaluate import STAGE
 from tilewright.eval.parts import Question
 from tilewright.eval.questions import benchmark_questions, evidence_kind, widened
+from tilewright.eval.retrievers.texts import TileDomTexts
 
 URL = "https://example.org/wiki/Warsaw"
 
@@ -32,6 +36,29 @@ def test_redirects_widen_what_counts_and_outside_stays_a_miss(tmp_path: Path) ->
     assert page_id(URL) in through.gold_pages and page_id(URL) not in outside.gold_pages and outside.gold_pages
     plain, _ = widened(benchmark_questions(tmp_path), corpus, None)
     assert page_id(URL) not in plain.gold_pages
+
+
+def test_further_positives_count_as_found_and_every_question_must_be_known(world: Any, tmp_path: Path) -> None:
+    pairs = read_jsonl(world.paths["pairs"], QAPair)
+    tile_ids = TileStore.open(world.paths["tiles"]).tile_ids
+    further = {pair.query_id: next(one for one in tile_ids if one[:16] != pair.page_id) for pair in pairs}
+    found = [Positives(pair.query_id, (further[pair.query_id],), ()) for pair in pairs]
+    write_jsonl(tmp_path / "positives.jsonl", found)
+    changes = {"compare": (), "readers": {}, "checkpoints": {}, "reader_checkpoints": {}}
+    changes |= {"rows": ("bm25", "texts"), "retrievers": {"texts": TileDomTexts("tile_texts")}}
+    config = world.config(tmp_path / "out", positives=tmp_path / "positives.jsonl", **changes)
+    run_stage(STAGE, config)
+    qrels = [line.split() for line in (config.out / "qrels_tiles.trec").read_text().splitlines()]
+    right = {pair.query_id: {pair.tile_id, further[pair.query_id]} for pair in pairs}
+    assert {(query, tile) for query, _, tile, *_ in qrels} == {
+        (q, tile) for q, tiles in right.items() for tile in tiles
+    }
+    metrics = json.loads((config.out / "metrics.json").read_text())
+    assert metrics["chance"]["tile"]["recall@1"] == pytest.approx(2 / len(tile_ids)), "two tiles are right"
+    assert metrics["rows"]["texts"]["tile"] == metrics["rows"]["bm25"]["tile"], "the same texts by the same engine"
+    write_jsonl(tmp_path / "positives.jsonl", found[1:])
+    with pytest.raises(InputError, match=f"{pairs[0].query_id}: wanted the known positives of every question"):
+        run_stage(STAGE, dataclasses.replace(config, out=tmp_path / "other"))
 
 
 def test_a_benchmark_is_evaluated_and_says_how_many_have_gold(world: Any, tmp_path: Path) -> None:
