@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, Self
 from zipfile import BadZipFile
 
@@ -161,7 +162,7 @@ def _parts(store: TileStore, work: Path, name: str) -> Iterator[Array]:
         try:
             with np.load(path) as arrays:
                 found, part = arrays["tile_ids"].tolist(), arrays[name]
-        except (OSError, ValueError, KeyError, BadZipFile) as error:
+        except (OSError, ValueError, KeyError, TokenError, BadZipFile) as error:
             raise InputError(f"{path}: wanted the characters of page {page_id}'s tiles ({error})") from error
         if found != [tile_id.encode() for tile_id in ids]:
             raise InputError(f"{path}: wanted the characters of the tiles that the store has of page {page_id}")
@@ -235,7 +236,7 @@ def _map(path: Path, dtype: str, shape: tuple[int, ...]) -> Array:
     """A mapped .npy file. Raises InputError if it can't be read or is of another type or shape."""
     try:
         array: Array = np.load(path, mmap_mode="r" if shape[0] else None)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TokenError) as error:  # numpy parses the header
         raise InputError(f"{path}: not a readable array ({error}); run render_tiles again") from error
     if array.shape != shape or array.dtype.str != dtype:
         raise InputError(f"{path}: wanted {shape} of {dtype}, found {array.shape} of {array.dtype.str}")

@@ -6,6 +6,7 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 import torch
@@ -175,7 +176,7 @@ def probe_cosines(folder: Path, encoder: Encoder) -> list[float]:
     path = folder / PROBES_FILE
     try:
         stored = torch.from_numpy(np.load(path, allow_pickle=False))
-    except (OSError, ValueError, TypeError, EOFError) as error:
+    except (OSError, ValueError, TypeError, EOFError, TokenError) as error:  # numpy parses the header
         raise InputError(f"{path}: probe vectors can't be read: {error}") from error
     found = probe_vectors(encoder)
     if stored.shape != found.shape:

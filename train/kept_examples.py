@@ -5,6 +5,7 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ def kept_examples(path: Path, store: TileStore, folder: Path, *, write: bool = T
     (``run_stage``). Errors as ``read_examples``.
     """
     key = _key_of(path, store)
-    with contextlib.suppress(OSError, ValueError, EOFError, pa.ArrowException):  # missing or damaged: made again
+    damaged = (OSError, ValueError, EOFError, TokenError, pa.ArrowException)  # numpy parses the arrays' headers
+    with contextlib.suppress(*damaged):  # or missing: made again
         if (folder / _KEY).read_text(encoding="utf-8") == key:
             return _load(folder, store)
     table = read_examples(path, store)
@@ -62,7 +64,7 @@ def _save(table: ExampleTable, key: str, folder: Path) -> None:
 
 def _load(folder: Path, store: TileStore) -> ExampleTable:
     arrays: dict[str, npt.NDArray[Any]] = {
-        name: np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r")) for name in _ARRAYS
+        name: np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)) for name in _ARRAYS
     }
     with pa.memory_map(str(folder / _TEXTS)) as file, pa.ipc.open_file(file) as reader:  # the table keeps the mapping
         texts = reader.read_all().combine_chunks()

@@ -182,9 +182,11 @@ def test_damaged_tables_are_refused(tmp_path: Path, make_tile: MakeTile) -> None
         with pytest.raises(InputError, match=match):
             CharacterTable.open(tmp_path, made.store)
     np.save(place / "offsets.npy", offsets)
-    (place / "codes.npy").write_bytes(b"x")
-    with pytest.raises(InputError, match=r"codes.npy: not a readable array"):
-        CharacterTable.open(tmp_path, made.store)
+    whole = (place / "codes.npy").read_bytes()
+    for damaged in (b"x", whole[:10] + b"{'descr': '<u4', ".ljust(117) + b"\n" + whole[128:]):
+        (place / "codes.npy").write_bytes(damaged)
+        with pytest.raises(InputError, match=r"codes.npy: not a readable array"):
+            CharacterTable.open(tmp_path, made.store)
 
 
 def test_pages_that_are_missing_or_of_other_tiles_are_refused(tmp_path: Path, make_tile: MakeTile) -> None:

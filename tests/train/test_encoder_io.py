@@ -243,9 +243,11 @@ def test_replaced_weights_and_probes(base: Path, full: Path, copy: Callable[[Pat
     np.save(broken / "probes.npy", 1000 * probes)
     with pytest.raises(InputError, match="aren't of unit length"):
         load_encoder(broken)
-    (broken / "probes.npy").write_bytes(b"")
-    with pytest.raises(InputError, match="probe vectors can't be read"):
-        load_encoder(broken)
+    whole = (full / "probes.npy").read_bytes()
+    for damaged in (b"", whole[:10] + b"{'descr': '<f4', ".ljust(117) + b"\n" + whole[128:]):
+        (broken / "probes.npy").write_bytes(damaged)
+        with pytest.raises(InputError, match="probe vectors can't be read"):
+            load_encoder(broken)
 
 
 def test_an_edited_contract(full: Path, copy: Callable[[Path], Path]) -> None:

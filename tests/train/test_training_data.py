@@ -110,7 +110,12 @@ def test_examples_are_kept_for_the_next_start(folder: Path, reader_parts: Any, m
     write_store(folder / "fewer", [store.get(tile_id) for tile_id in reader_parts.tile_ids])
     other = TileStore.open(folder / "fewer")
     assert list(kept_examples.kept_examples(path, other, kept)) == wanted[:4] and len(reads) == 2
-    assert [entry.name for entry in kept.parent.iterdir()] == [".examples"]
+    for header in (b"{'descr': '<i8', ", b"nonsense"):  # damaged: numpy parses it as Python
+        array = kept / "positives.npy"
+        data = array.read_bytes()
+        array.write_bytes(data[:10] + header.ljust(117) + b"\n" + data[128:])
+        assert list(kept_examples.kept_examples(path, other, kept)) == wanted[:4]
+    assert len(reads) == 4 and [entry.name for entry in kept.parent.iterdir()] == [".examples"]
 
 
 @pytest.mark.parametrize(

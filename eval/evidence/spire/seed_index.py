@@ -13,6 +13,7 @@ from tilewright.eval.evidence.spire.document import Document
 from tilewright.eval.evidence.spire.text_encoders import TextEncoder, Vectors
 from tilewright.eval.evidence.spire.views import CountTokens, seed_text
 from tilewright.mining.index import TileIndex
+from tilewright.mining.index_arrays import open_array
 
 Hits = tuple[tuple[str, float], ...]
 VECTORS = "vectors.npy"
@@ -43,7 +44,8 @@ class Bm25Engine:
 class DenseEngine:
     """By inner product of unit vectors, in the index class that tiles are searched with.
 
-    ``folder``: where vectors of the same texts by the same encoder are kept; None: nowhere.
+    ``folder``: where vectors of the same texts by the same encoder are kept; None: nowhere. Raises InputError for kept
+    vectors that can't be read.
     """
 
     def __init__(self, texts: Mapping[str, str], encoder: TextEncoder, folder: Path | None = None) -> None:
@@ -51,7 +53,7 @@ class DenseEngine:
         self._encoder = encoder
         path = folder / VECTORS if folder else None
         if path is not None and path.is_file():
-            vectors: Vectors = np.load(path, allow_pickle=False)
+            vectors: Vectors = open_array(path, np.float32, (len(ids), None))
         else:
             vectors = encoder.documents([texts[name] for name in ids])
             if path is not None:

@@ -114,6 +114,13 @@ def check(encoder: TextEncoder, index: SeedIndex, folder: Path) -> None:
     np.save(folder / "vectors.npy", kept[::-1].copy())
     (turned,) = DenseEngine(index.texts, encoder, folder).search(["a sea in the south"], 4)
     assert {name: ids[len(ids) - 1 - ids.index(name)] for name, _ in turned}[turned[0][0]] == hits[0][0]
+    whole = (folder / "vectors.npy").read_bytes()
+    np.save(folder / "vectors.npy", kept[1:])
+    with pytest.raises(InputError, match=r"vectors\.npy: wanted"):
+        DenseEngine(index.texts, encoder, folder)
+    (folder / "vectors.npy").write_bytes(whole[:10] + b"{'descr': '<f4', ".ljust(117) + b"\n" + whole[128:])
+    with pytest.raises(InputError, match=r"vectors\.npy: not a readable array"):
+        DenseEngine(index.texts, encoder, folder)
 
 
 def test_an_embeddings_server(index: SeedIndex, endpoint: EndpointOptions, tmp_path: Path) -> None:
