@@ -26,9 +26,9 @@ UNPARSED = "reply_unusable"
 class Config:
     """Keeps those of ``pairs`` (folder of a stage that writes pairs.jsonl) that ``tiles`` answer, by ``llm``.
 
-    ``shard``: "i/n" does the pairs of one of n parts of the pages; merge_pairs puts parts together. ``review_pairs``:
-    so many of the pairs, drawn by ``seed``, are shown in review.html. More than ``max_error_share`` of failed pairs
-    stop the stage.
+    ``prompts.answer``: answer_text.v1 sends a tile's DOM text, no picture. ``shard``: "i/n" does the pairs of one of n
+    parts of the pages; merge_pairs puts parts together. ``review_pairs``: so many of the pairs, drawn by ``seed``, are
+    shown in review.html. More than ``max_error_share`` of failed pairs stop the stage.
     """
 
     out: Path
@@ -55,16 +55,17 @@ def answerable(config: Config, inputs: Inputs, out: Path) -> Counts:
     pairs = read_input_pairs(inputs["pairs"], "make_queries")
     store = TileStore.open(inputs["tiles"])
     check_tiles(pairs, store, inputs["pairs"] / PAIRS)
-    check_pictures(store, [pair.tile_id for pair in pairs])
     part = part_of(config.shard)
     items = [(position, pair) for position, pair in enumerate(pairs) if in_part(pair.page_id, part)]
     judge = LlmJudge(config.prompts)
-
+    if judge.sees_pictures:
+        check_pictures(store, [pair.tile_id for pair in pairs])
     asked = [item for item in items if has_answer(item[1])]
 
     async def work(client: Client, item: Item) -> dict[str, Any]:
         pair = item[1]
-        look = await judge.look(client, pair.query, (pair.answer, *pair.aliases), store.get(pair.tile_id))
+        tile = store.get(pair.tile_id) if judge.sees_pictures else store.light(pair.tile_id)
+        look = await judge.look(client, pair.query, (pair.answer, *pair.aliases), tile)
         return {"verdict": look.verdict.value, "answer": look.answer, "by": look.by}
 
     with Session(config.llm, out) as session:
@@ -73,7 +74,8 @@ def answerable(config: Config, inputs: Inputs, out: Path) -> Counts:
     counts = write_outcomes(out, {pair.query_id: pair for _, pair in items}, outcomes)
     write_outcome_review(out, outcomes, items, store, number=config.review_pairs, seed=config.seed, title="answerable")
     decided_by = dict(sorted(Counter(value["by"] for value in found.values()).items()))
-    return {**counts, "decided_by": decided_by, "prompts": judge.name, "model": config.llm.model}
+    how = {"prompts": judge.name, "input": "picture" if judge.sees_pictures else "text", "model": config.llm.model}
+    return {**counts, "decided_by": decided_by, **how}
 
 
 def has_answer(pair: QAPair) -> bool:

@@ -1,4 +1,4 @@
-"""Questions from a real model: one tile's picture -> pairs or SKIP, by a versioned prompt."""
+"""Questions from a real model: one tile's picture, or its text -> pairs or SKIP, by a versioned prompt."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 from tilewright.data_gen.annotator import Generated, RawPair, Skip
 from tilewright.data_gen.evidence_balance import check_kind_shares
-from tilewright.data_gen.llm import Answered, Client, ImagePart, Request, Unusable
-from tilewright.data_gen.prompts import check_prompt, load_prompt
+from tilewright.data_gen.llm import Answered, Client, Unusable
+from tilewright.data_gen.prompts import load_prompt
 from tilewright.data_gen.records import Tile
 from tilewright.data_gen.replies import parse_pairs
+from tilewright.data_gen.tile_request import check_prompt_of_tile, is_for_texts, tile_request
 
 SPAN_NOT_ON_TILE = "span_not_on_tile"
 
@@ -18,8 +19,9 @@ SPAN_NOT_ON_TILE = "span_not_on_tile"
 class GenerationSettings:
     """How a model is asked for questions.
 
-    ``prompt``: a shipped template. ``language``: of questions and answers. ``kind_shares``: weights of the kinds of
-    evidence (paragraph, infobox, table, list, image) that the tiles are asked about; empty leaves it to the model.
+    ``prompt``: a shipped template: generate.v1 with the tile's picture or, for a model that can't see, generate_text.v1
+    with its DOM text. ``language``: of questions and answers. ``kind_shares``: weights of the kinds of evidence
+    (paragraph, infobox, table, list, image) that the tiles are asked about; empty leaves it to the model.
     ``span``: ``verbatim`` drops a pair whose source span isn't text of the tile (never for pictures, nor on tiles
     without DOM text); ``any`` keeps it.
     """
@@ -29,9 +31,18 @@ class GenerationSettings:
     kind_shares: Mapping[str, float] = field(default_factory=dict)
     span: str = "verbatim"
 
+    @property
+    def sees_pictures(self) -> bool:
+        """Whether the model is sent pictures."""
+        return not is_for_texts(self.prompt)
+
     def __post_init__(self) -> None:
         check_kind_shares(self.kind_shares)
-        check_prompt("prompt", self.prompt, "generate")
+        check_prompt_of_tile("prompt", self.prompt, "generate")
+        if self.kind_shares.get("image") and not self.sees_pictures:
+            raise ValueError(
+                f"kind_shares.image: wanted a prompt with pictures, for a text shows none: {self.prompt!r}"
+            )
         check_language(self.language)
         if self.span not in ("verbatim", "any"):
             raise ValueError(f"span: wanted verbatim or any, found {self.span!r}")
@@ -52,14 +63,20 @@ class LlmGenerator:
         self.name = f"{model}/{self._prompt.identity}"
 
     async def generate(self, client: Client, tile: Tile, kind: str | None) -> Generated | Skip:
-        """Pairs about ``tile`` (with its image), preferably on evidence of ``kind``, or why there are none.
+        """Pairs about ``tile``, preferably on evidence of ``kind``, or why there are none.
 
+        ``tile`` has its image if the settings' ``sees_pictures``.
         Raises what ``client.complete`` raises. A reply that can't be read is a Skip named after the reason.
         """
-        text = self._prompt.fill(
-            language=self._settings.language, max_pairs=str(self._max_pairs), wanted_kind=_wish(kind), title=tile.title
+        request = tile_request(
+            self._prompt,
+            "generate",
+            tile,
+            language=self._settings.language,
+            max_pairs=str(self._max_pairs),
+            wanted_kind=_wish(kind),
+            title=tile.title,
         )
-        request = Request("generate", (ImagePart(tile.image), text), schema=self._prompt.schema, schema_name="generate")
 
         def parse(reply: str) -> Generated | Skip | None:
             return parse_pairs(reply, self._max_pairs)

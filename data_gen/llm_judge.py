@@ -1,17 +1,19 @@
 """The two-step judge on a real model: what does this tile alone answer, and is that the known answer?
 
-Step one sees the picture and the question, never the known answer; step two sees question, known answer and what step
-one said, never the picture (PixelRAG, arXiv 2606.28344, whose judge doesn't see the stored answer; this one does).
+Step one sees the picture (or, for a model that can't see, the text) and the question, never the known answer; step two
+sees question, known answer and what step one said, never the tile (PixelRAG, arXiv 2606.28344, whose judge doesn't see
+the stored answer; this one does).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.data_gen.answers import exact_match
-from tilewright.data_gen.llm import Client, ImagePart, Request, Unusable
-from tilewright.data_gen.prompts import Prompt, check_prompt, load_prompt
+from tilewright.data_gen.llm import Client, Request, Unusable
+from tilewright.data_gen.prompts import check_prompt, load_prompt
 from tilewright.data_gen.records import Tile
 from tilewright.data_gen.replies import CANNOT_ANSWER, parse_answer
+from tilewright.data_gen.tile_request import check_prompt_of_tile, is_for_texts, tile_request
 from tilewright.data_gen.verdicts import Verdict, parse_judge
 
 STAND_IN = "an answer of some words"  # in a dry run, so that the second step is counted too
@@ -19,14 +21,17 @@ STAND_IN = "an answer of some words"  # in a dry run, so that the second step is
 
 @dataclass(frozen=True)
 class JudgePrompts:
-    """Shipped templates of the two steps. ``exact_match_first``: an answer equal to the known one needs no judge."""
+    """Shipped templates of the two steps.
+
+    ``answer``: answer.v1 with a tile's picture, or answer_text.v1 with its DOM text. ``exact_match_first``: an answer equal to the known one needs no judge.
+    """
 
     answer: str = "answer.v1"
     judge: str = "judge.v1"
     exact_match_first: bool = True
 
     def __post_init__(self) -> None:
-        check_prompt("answer", self.answer, "answer")
+        check_prompt_of_tile("answer", self.answer, "answer")
         check_prompt("judge", self.judge, "judge")
 
 
@@ -51,12 +56,18 @@ class LlmJudge:
         """Names and digests of the two prompts."""
         return f"{self._answer.identity}+{self._judge.identity}"
 
-    async def look(self, client: Client, query: str, answers: Sequence[str], tile: Tile) -> Look:
-        """Whether ``tile`` (with its image) alone yields one of ``answers``; raises what ``client.complete`` raises.
+    @property
+    def sees_pictures(self) -> bool:
+        """Whether step one is sent pictures."""
+        return not is_for_texts(self._settings.answer)
 
+    async def look(self, client: Client, query: str, answers: Sequence[str], tile: Tile) -> Look:
+        """Whether ``tile`` alone yields one of ``answers``; raises what ``client.complete`` raises.
+
+        ``tile`` has its image if ``sees_pictures``.
         UNPARSED decides nothing: no attempt gave a reply that can be read.
         """
-        asking = _request(self._answer, "answer", ImagePart(tile.image), query=query)
+        asking = tile_request(self._answer, "answer", tile, query=query)
         read = await client.complete(asking, parse_answer, stand_in=STAND_IN)
         if isinstance(read, Unusable):
             return Look(Verdict.UNPARSED, None, f"answer: {read.reason}")
@@ -71,14 +82,10 @@ class LlmJudge:
 
     def _judging(self, query: str, answers: Sequence[str], given: str) -> Request:
         known, aliases = answers[0], "; ".join(answers[1:]) or "none"
-        return _request(self._judge, "judge", None, query=query, answer=known, aliases=aliases, given=given)
+        text = self._judge.fill(query=query, answer=known, aliases=aliases, given=given)
+        return Request("judge", (text,), schema=self._judge.schema, schema_name="judge")
 
 
 def _decided(reply: str) -> Verdict | None:
     verdict = parse_judge(reply)
     return None if verdict is Verdict.UNPARSED else verdict
-
-
-def _request(prompt: Prompt, purpose: str, image: ImagePart | None, **values: str) -> Request:
-    text = prompt.fill(**values)
-    return Request(purpose, (text,) if image is None else (image, text), schema=prompt.schema, schema_name=purpose)

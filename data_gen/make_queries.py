@@ -96,6 +96,7 @@ def make_queries(config: Config, inputs: Inputs, out: Path) -> Counts:
     if not len(store):
         raise InputError(f"{inputs['tiles']}: the tile store is empty: render at least one page with text first")
     needs_text = config.annotator != "openai"
+    needs_text |= config.generation is not None and not config.generation.sees_pictures
     gated = gate_tiles(store, read_pages(inputs["tiles"]), config.gates, out, needs_text=needs_text)
     part = part_of(config.shard)
     mine = {tile_id: value for tile_id, value in gated.items() if in_part(page_of(tile_id), part)}
@@ -132,13 +133,14 @@ def annotate(
                 yield tile_id, asked(annotator.generate(tile), tile, annotator.name)
 
         return annotator.name, process_items("make_queries", wanted, str, ask_offline, out)
-    check_pictures(store, wanted)
     settings = config.generation or GenerationSettings()
+    if settings.sees_pictures:
+        check_pictures(store, wanted)
     generator = LlmGenerator(config.llm.model, settings, config.max_pairs_per_tile)
     kinds = assign_kinds(map(store.light, passed), settings.kind_shares, config.seed)
 
     async def ask(client: Client, tile_id: str) -> dict[str, Any]:
-        tile = store.get(tile_id)
+        tile = store.get(tile_id) if settings.sees_pictures else store.light(tile_id)
         return asked(await generator.generate(client, tile, kinds.get(tile_id)), tile, generator.name)
 
     with Session(config.llm, out) as session:

@@ -5,7 +5,7 @@ Evidence here is by string (``string_evidence``): tables say so.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -60,6 +60,22 @@ def by_kind(questions: Sequence[Question], values: Values, bootstrap: ClusterBoo
     kinds = sorted({kind for question in questions for kind in question.kinds})
     masks = {kind: np.array([kind in question.kinds for question in questions]) for kind in kinds}
     return {kind: as_json(bootstrap.mean(np.where(mask, values, np.nan))) for kind, mask in masks.items()}
+
+
+def by_source(questions: Sequence[Question], values: Values, bootstrap: ClusterBootstrap) -> dict[str, Any]:
+    """As ``by_kind``, by the kind of element that a question was made from; {} of questions that don't tell."""
+    alone = [replace(question, kinds=(question.source,) if question.source else ()) for question in questions]
+    return by_kind(alone, values, bootstrap)
+
+
+def evidence_by(
+    questions: Sequence[Question], figures: Mapping[str, Values], bootstrap: ClusterBootstrap
+) -> dict[str, dict[str, Any]]:
+    """{figure: {"kinds": by kind of the gold tiles, "sources": by source}}; ``figures`` {name: [Q]}."""
+    return {
+        name: {"kinds": by_kind(questions, values, bootstrap), "sources": by_source(questions, values, bootstrap)}
+        for name, values in figures.items()
+    }
 
 
 def displacement(questions: Sequence[Question], result: RowResult, item: Callable[[str], Item]) -> dict[str, Any]:

@@ -84,6 +84,10 @@ class Delivery:
     def __init__(self, identity: str, change: Callable[[Item], Changed]) -> None:
         self.identity, self._change = identity, change
 
+    def item(self, item: Item) -> Item:
+        """One item as it is delivered. Raises ItemError if it can't be."""
+        return self._change(item)[0]
+
     def deliver(self, question: Question, ranked: Sequence[Item], k: int, cost: Cost) -> Delivered:
         """The first ``k``, in rank order. Raises ItemError if one of them can't be delivered."""
         changed = [self._change(item) for item in ranked[:k]]

@@ -14,7 +14,7 @@ from tilewright.eval.bootstrap import ClusterBootstrap
 from tilewright.eval.delivery_measures import delivery_measures
 from tilewright.eval.evidence.row_trace import RowTraces
 from tilewright.eval.grading_cells import JUDGE, GraderName, JudgeOptions, grade_cells
-from tilewright.eval.metrics import NOT_RUN, PAGE, TILE, RowResult, Scorer
+from tilewright.eval.metrics import NOT_RUN, PAGE, STRING, TILE, RowResult, Scorer
 from tilewright.eval.parts import Question
 from tilewright.eval.reading import Answers, answer_cell, records_of
 from tilewright.eval.registry import Registry
@@ -172,6 +172,10 @@ class Evaluation:
             name: analyses.by_kind(plan.read, scores_of(records, plan.deciding), bootstrap)
             for name, records in named.items()
         }
+        sources = {
+            name: analyses.by_source(plan.read, scores_of(records, plan.deciding), bootstrap)
+            for name, records in named.items()
+        }
         modes = {
             cell.name: analyses.failure_modes(records, len(self.results[cell.retriever].page_of or ()))
             for cell, records in self.records.items()
@@ -179,6 +183,7 @@ class Evaluation:
         return {
             "failure_modes": modes,
             "accuracy_by_kind": accuracy,
+            "accuracy_by_source": sources,
             "evidence_trace": self._traces(),
             **self._of_retrieval(),
             "token_sweep": analyses.token_sweep(cells, plan.deciding),
@@ -202,7 +207,7 @@ class Evaluation:
         plan, workshop = self.plan, self.registry.workshop
         bootstrap = plan.measure.bootstrap(workshop.questions)
         scorer = Scorer(workshop.questions, workshop.pool, bootstrap, ks=plan.measure.ks, depth=plan.measure.depth)
-        kinds, ranks, displaced = {}, {}, {}
+        kinds, ranks, displaced, evidence = {}, {}, {}, {}
         for name, result in self.results.items():
             retriever = self.registry.retriever(name)
             if retriever.closed_book:
@@ -214,12 +219,15 @@ class Evaluation:
                 "figure": figure,
                 "kinds": analyses.by_kind(workshop.questions, measured[level][figure], bootstrap),
             }
+            if STRING in measured:
+                evidence[name] = analyses.evidence_by(workshop.questions, measured[STRING], bootstrap)
             by_page = scorer.ranks_by_page(result.hits, result.page_of or workshop.pool.page_of)
             answered = [not result.errors.get(question.query_id) for question in workshop.questions]
             kept = [int(rank) for rank, counts in zip(by_page, answered, strict=True) if counts and rank >= 0]
             ranks[name] = analyses.rank_distribution(kept, plan.measure.depth)
             displaced[name] = analyses.displacement(workshop.questions, result, retriever.item)
-        return {"recall_by_kind": kinds, "rank_of_gold_page": ranks, "displacement": displaced}
+        by_kind = {"recall_by_kind": kinds, "evidence_by_kind": evidence}
+        return by_kind | {"rank_of_gold_page": ranks, "displacement": displaced}
 
     def _prices(self) -> dict[str, Prices | None]:
         """{cell: prices of its reader}."""

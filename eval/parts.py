@@ -30,8 +30,9 @@ class Question:
     ``answers``: the gold answer, then its aliases; any of them is right. ``gold_pages``: page_ids, any of which counts
     as found (redirects included; empty: out of recall by page); ``gold_tiles`` likewise. ``options``: of a multiple
     choice. ``answer_parts``: of an answer that is a list, each item with its spellings. ``picture``: encoded bytes of
-    a query image, b"" without one. ``cluster``: what the bootstrap resamples. ``kinds``: kinds of evidence the answer
-    stands in (infobox, table, list, paragraph), where known.
+    a query image, b"" without one. ``cluster``: what the bootstrap resamples. ``kinds``: kinds of evidence that cover
+    most of its gold tiles (infobox, table, list, paragraph), where known; ``source``: the kind of element that it was
+    made from, "" if unknown.
     """
 
     query_id: str
@@ -45,6 +46,7 @@ class Question:
     answer_parts: tuple[tuple[str, ...], ...] = ()
     picture: bytes = b""
     cluster: str = ""
+    source: str = ""
 
     @classmethod
     def of(cls, pair: QAPair) -> "Question":
@@ -56,6 +58,7 @@ class Question:
             gold_pages=frozenset({pair.page_id} - {""}),
             gold_tiles=frozenset({pair.tile_id} - {""}),
             cluster=pair.page_id or f"question {pair.query_id}",
+            source=pair.source_type,
         )
 
     @functools.cached_property

@@ -209,7 +209,8 @@ async def _mine_asking(
     said: dict[str, Look] = {}
 
     async def look(tile_id: str) -> str:
-        said[tile_id] = await judge.look(client, pair.query, answers, searcher.pictured(tile_id))
+        tile = searcher.pictured(tile_id) if judge.sees_pictures else searcher.tile(tile_id)
+        said[tile_id] = await judge.look(client, pair.query, answers, tile)
         return said[tile_id].verdict.value
 
     route = route_of(pair, candidates, config, searcher.digest, known)

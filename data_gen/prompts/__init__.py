@@ -84,12 +84,12 @@ def shipped_prompts() -> dict[str, list[int]]:
     return {name: sorted(versions) for name, versions in sorted(found.items())}
 
 
-def check_prompt(setting: str, name: str, kind: str) -> None:
-    """Raise ValueError unless ``name`` is a shipped version of ``kind``, written out: a config pins what it asks.
+def check_prompt(setting: str, name: str, *kinds: str) -> None:
+    """Raise ValueError unless ``name`` is a shipped version of one of ``kinds``.
 
-    ``setting``: what the config calls it, for the message.
+    It is written out: a config pins what it asks. ``setting``: what the config calls it, for the message.
     """
-    known = [f"{kind}.v{version}" for version in shipped_prompts()[kind]]
+    known = [f"{kind}.v{version}" for kind in kinds for version in shipped_prompts()[kind]]
     if name not in known:
         raise ValueError(f"{setting}: wanted one of {known}, found {name!r}")
 

@@ -8,6 +8,7 @@ from typing import Literal
 from tilewright.configs.digests import canonical_json
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
+from tilewright.eval.deliveries import AsIs, OcrText, as_is, ocr_text
 from tilewright.eval.evidence.block_pictures import BlockPictures
 from tilewright.eval.evidence.page_units import PageUnits
 from tilewright.eval.evidence.rerankers import Endpoint, EndpointReranker, LexicalReranker, Reranker, RerankError
@@ -51,6 +52,8 @@ class Server:
 class Tessera:
     """A block of units in place of the last of k items. ``compression``: of the host's pictures, so of the budget.
 
+    ``pictures``: how the host's tiles are given, as pictures or, for a host of OCR, as what tesseract reads on them.
+
     ``form`` image: the block as a picture, drawn and compressed as tiles are, of as many of its units as then fit.
     """
 
@@ -58,6 +61,7 @@ class Tessera:
     reranker: Lexical | Model | Server = Lexical("bm25")
     compression: float = 1.0
     form: Literal["text", "image"] = "text"
+    pictures: Literal["as_is", "ocr"] = "as_is"
     options: TesseraOptions = field(default_factory=TesseraOptions)
 
     def __post_init__(self) -> None:
@@ -71,7 +75,8 @@ class TesseraDelivery:
     def __init__(self, options: Tessera, workshop: Workshop) -> None:
         require_module("selectolax", "text")
         self._options, self._workshop = options, workshop
-        self.identity = f"tessera/{BUILDER}/{canonical_json(options)}"
+        self._host = ocr_text(OcrText("ocr"), workshop) if options.pictures == "ocr" else as_is(AsIs("as_is"), workshop)
+        self.identity = f"tessera/{BUILDER}/{canonical_json(options)}/{self._host.identity}"
         self._documents = workshop.need_pages("tessera")
         units = options.options.units
         self._units = workshop.once(f"units {canonical_json(units)}", lambda: PageUnits(self, units))
@@ -85,9 +90,13 @@ class TesseraDelivery:
             return None
 
     def deliver(self, question: Question, ranked: Sequence[Item], k: int, cost: Cost) -> Delivered:
-        """Flags: ``tessera_fallback: reason`` where the host's own items come instead. Raises ItemError."""
+        """Flags: ``tessera_fallback: reason`` where the host's own items come instead. Raises ItemError.
+
+        So it does where OCR of one of the ``anchors`` failed, though the reader may get fewer.
+        """
         wanted = max(k, self._options.options.anchors)
-        items = {item.item_id: item.compressed(self._options.compression) for item in ranked[:wanted]}
+        given = [self._host.item(item.compressed(self._options.compression)) for item in ranked[:wanted]]
+        items = {item.item_id: item for item in given}
         priced = k if self._options.options.place != "joint" else wanted
         rows = [
             RankedItem(item.item_id, item.page_id, cost(item) if number < priced else 0, item.text)
@@ -136,7 +145,7 @@ class TesseraDelivery:
 
 
 def tessera(options: Tessera, workshop: Workshop) -> TesseraDelivery:
-    """Raises InputError without the pages' documents, MissingToolError without selectolax."""
+    """Raises InputError without the pages' documents, MissingToolError without selectolax (or tesseract, for OCR)."""
     return TesseraDelivery(options, workshop)
 
 

@@ -14,20 +14,29 @@ Metrics = Mapping[str, Any]
 
 def tables(metrics: Metrics) -> list[Markup]:
     """All of them; those without rows are left out."""
-    found = metrics["analyses"]
-    made = [
-        _modes(found["failure_modes"]),
-        _kinds(found["accuracy_by_kind"], "Accuracy by kind of evidence, percent"),
-        _recall_by_kind(found["recall_by_kind"]),
-        _ranks(found["rank_of_gold_page"]),
-        _displacement(found["displacement"]),
-        _traces(found["evidence_trace"]),
-        _tokens(metrics),
-        _sweep(found["token_sweep"]),
-        _costs(found["costs"]),
-    ]
-    shown = [part for part in made if part]
+    shown = [made for made in by_name(metrics).values() if made]
     return [*shown, tag("section", _latency(metrics["latency"]), id="latency")]
+
+
+def by_name(metrics: Metrics) -> dict[str, Markup]:
+    """The tables that are the same for equal requests; one without rows is empty."""
+    found = metrics["analyses"]
+    return {
+        "failure_modes": _modes(found["failure_modes"]),
+        "accuracy_by_kind": _kinds(found["accuracy_by_kind"], "Accuracy by kind of evidence, percent"),
+        "accuracy_by_source": _kinds(
+            found["accuracy_by_source"], "Accuracy by the element that a question was made from, percent"
+        ),
+        "recall_by_kind": _recall_by_kind(found["recall_by_kind"]),
+        "evidence_by_kind": _evidence_by(found["evidence_by_kind"], "kinds", "that covers most of the gold tile"),
+        "evidence_by_source": _evidence_by(found["evidence_by_kind"], "sources", "that the question was made from"),
+        "gold_ranks": _ranks(found["rank_of_gold_page"]),
+        "displacement": _displacement(found["displacement"]),
+        "evidence_trace": _traces(found["evidence_trace"]),
+        "tokens": _tokens(metrics),
+        "token_sweep": _sweep(found["token_sweep"]),
+        "costs": _costs(found["costs"]),
+    }
 
 
 def _modes(found: Metrics) -> Markup:
@@ -52,6 +61,11 @@ def _recall_by_kind(found: Mapping[str, Metrics]) -> Markup:
         {f"{row}: {entry['figure']} by {entry['level']}": entry["kinds"] for row, entry in found.items()},
         "Recall by kind of evidence (the element that covers most of the gold tile), percent",
     )
+
+
+def _evidence_by(found: Mapping[str, Metrics], grouping: str, element: str) -> Markup:
+    rows = {f"{row}: {name}": by[grouping] for row, figures in found.items() for name, by in figures.items()}
+    return _kinds(rows, f"Evidence by string among the hits, by the element {element}, percent")
 
 
 def _share(estimate: Metrics | None) -> object:

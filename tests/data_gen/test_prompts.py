@@ -26,9 +26,11 @@ from tilewright.eval.grading import Grade, parse_grade
 FOLDER = Path(__file__).parents[2] / "data_gen/prompts"
 PLACES = {
     "generate": {"language", "max_pairs", "wanted_kind", "title"},
+    "generate_text": {"language", "max_pairs", "wanted_kind", "title", "tile"},
     "grade": {"query", "answer", "aliases", "prediction"},
     "self_contained": {"questions"},
     "answer": {"query"},
+    "answer_text": {"query", "tile"},
     "judge": {"query", "answer", "aliases", "given"},
     "naturalness": {"question"},
     "text_pairs": {"language", "max_pairs", "title", "passage"},
@@ -37,8 +39,12 @@ PLACES = {
 PINNED = {
     "answer.v1.schema.json": "9e3afa3811a1e241af40a70c086b2f7990c271e8b13c3a68376f4e6505098647",
     "answer.v1.txt": "7fa3a0bbd6149ba2226949ed5e7cbcc578501ebeb1b115be31db6ee01cb6f59b",
+    "answer_text.v1.schema.json": "9e3afa3811a1e241af40a70c086b2f7990c271e8b13c3a68376f4e6505098647",
+    "answer_text.v1.txt": "b77b855439c286b4cd9b7a3e96fe2346e636b14f7e5f3f55ad653c759ed8081c",
     "generate.v1.schema.json": "50b5f363588c4b1d7a2879777d78d09f27bc65e326dc998cd9bf0a2c39ad98fa",
     "generate.v1.txt": "5aa567a73874ee6311a182d653acbd41e33f1a5154d322cc19c7e876f3d455d5",
+    "generate_text.v1.schema.json": "aa24303fb3ecadcfb3b741a21f544b83d5b5a2fbfc4f5057ecf8006a8cb48e0f",
+    "generate_text.v1.txt": "774165ced367f7d55c4cce6c40583b52e27ac2b31d541fc2402ba602b0d21265",
     "grade.v1.schema.json": "cb9c79317e231f85ac53da7c66d1983146951366cdbf094f4b567971d807036a",
     "grade.v1.txt": "89c859ae857fee688c171b385a175bcaa30356fd5b097b520a1c10c86bbf490c",
     "judge.v1.schema.json": "f8de0432a9fb9df3b318093c6fe831e9ca4a2e13786e79dc0f24cf0c2521ce71",
@@ -82,7 +88,7 @@ def test_every_prompt_has_a_schema_and_the_known_places() -> None:
     ],
 )
 def test_another_name_is_an_error_that_lists_what_there_is(name: str) -> None:
-    with pytest.raises(InputError, match=r"wanted one of answer\.v1, generate\.v1, grade\.v1, judge\.v1"):
+    with pytest.raises(InputError, match=r"wanted one of answer\.v1, answer_text\.v1, generate\.v1, "):
         load_prompt(name)
 
 
@@ -181,10 +187,12 @@ PAIR = {"query": "Who?", "answer": "Ora", "aliases": [], "source_span": "Ora", "
 TEXT_PAIR = {"query": "Who?", "source_span": "Ora"}
 PARSERS: Mapping[str, Callable[[str], Any]] = {
     "generate": lambda reply: parse_pairs(reply, 3),
+    "generate_text": lambda reply: parse_pairs(reply, 3),
     "text_pairs": lambda reply: parse_text_pairs(reply, 3),
     "grade": lambda reply: None if parse_grade(reply) is Grade.UNPARSED else parse_grade(reply),
     "judge": lambda reply: None if parse_judge(reply) is Verdict.UNPARSED else parse_judge(reply),
     "answer": parse_answer,
+    "answer_text": parse_answer,
     "naturalness": parse_naturalness,
     "self_contained": lambda reply: None if None in parse_self_contained(reply, 2) else parse_self_contained(reply, 2),
 }

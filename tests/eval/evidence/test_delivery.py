@@ -17,13 +17,14 @@ from tilewright.data_gen.records import EvalRecord, Page, read_jsonl, write_json
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.eval.agent.tool import RowTool
 from tilewright.eval.cache import Cache
+from tilewright.eval.deliveries import OcrText
 from tilewright.eval.evaluate import STAGE, Config
 from tilewright.eval.evidence.delivery import Lexical, Model, Server, Tessera
 from tilewright.eval.evidence.remedies import HtmlRag
 from tilewright.eval.evidence.rerankers import Endpoint
 from tilewright.eval.evidence.tessera import TesseraOptions
 from tilewright.eval.page_texts import Pages
-from tilewright.eval.parts import Delivered, Question, Ranked
+from tilewright.eval.parts import Delivered, Item, Question, Ranked
 from tilewright.eval.questions import Pool
 from tilewright.eval.readers.string_evidence import StringEvidence
 from tilewright.eval.registry import Registry
@@ -195,6 +196,29 @@ def test_an_agent_searches_with_it(world: Any, tmp_path: Path, host: str) -> Non
     assert given["tessera"][:-1] == given["as_is"][:-1] and given["tessera"][-1].source == "tessera"
     assert sum(map(cost, given["tessera"])) <= sum(map(cost, given["as_is"]))
     assert "Founded | 1701" in given["tessera"][-1].text
+
+
+def test_a_host_of_ocr_gives_what_was_read(world: Any, tmp_path: Path) -> None:
+    workshop = workshop_of(world, tmp_path)
+    workshop.once("ocr", lambda: (workshop.dom_texts, {}))  # as if tesseract had read each letter
+    deliveries: dict[str, Any] = {"ocr": OcrText("ocr"), "tessera": Tessera("tessera", pictures="ocr")}
+    registry = Registry(workshop, {}, deliveries, {"string": StringEvidence("string_evidence")})
+    retriever, real = registry.retriever("bm25"), registry.reader("string").cost
+    question = Question("q", "When was Lisbon founded?", ("1701",))
+    ranked = Ranked(retriever, retriever.search([question], 12).hits["q"])
+
+    def cost(item: Item) -> int:
+        """What was read costs enough for a block in its place."""
+        return 60 if item.source == "ocr" else real(item)
+
+    host, given = (registry.delivery(name).deliver(question, ranked, 3, cost).items for name in deliveries)
+    assert given[:-1] == host[:-1] and {item.source for item in host} == {"ocr"} and given[-1].source == "tessera"
+    assert sum(map(cost, given)) <= sum(map(cost, host)) and all(item.picture is None for item in given)
+    identities = {
+        registry.delivery("tessera").identity,
+        registry_of(world, tmp_path, Tessera("tessera")).delivery("tessera").identity,
+    }
+    assert len(identities) == 2
 
 
 @pytest.mark.slow
