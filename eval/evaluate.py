@@ -23,6 +23,7 @@ from tilewright.eval.cache import Cache
 from tilewright.eval.checkpoints import Checkpoint, check_names, folders_of, runs_of
 from tilewright.eval.dry_run import report_cost
 from tilewright.eval.evaluation import Evaluation, Plan
+from tilewright.eval.evidence_judge import RULES_JUDGE, EvidenceJudge, GroundedEvidence, dry
 from tilewright.eval.grading_cells import GraderName, JudgeOptions
 from tilewright.eval.metrics import INCOMPLETE, NOT_RUN
 from tilewright.eval.outputs import write_rankings
@@ -62,8 +63,9 @@ class Config:
     address}, pages that count as one in recall; ``positives`` (of find_positives): further tiles that count as found.
     ``ks``: cut-offs of recall; ``depth``: hits kept per question, cut-off of MRR. ``read_questions``: how many readers
     are asked, chosen by digest of their ids (None: all). ``graders``: columns of accuracy; ``judge``: a model as one
-    more, which then decides. ``missing_tool``: whether a row whose tool isn't installed is an error or is shown as not
-    run. ``max_error_share``: above it a row is marked incomplete.
+    more, which then decides; ``evidence_judge``: who judges the hits, for evidence recall besides that by string.
+    ``missing_tool``: whether a row whose tool isn't installed is an error or is shown as not run. ``max_error_share``:
+    above it a row is marked incomplete.
     ``cache``: a folder that keeps hits, texts, predictions and grades by content: a run with one row more (into another
     ``out``) works out that row alone. ``resamples``, ``confidence``: of the cluster bootstrap. ``splits`` (folder with
     pages.json) is checked for questions on training pages; ``memorise_run`` and each checkpoint's ``run`` are training
@@ -106,6 +108,7 @@ class Config:
     read_questions: int | None = None
     graders: tuple[GraderName, ...] = ("exact", "alias", "token_f1")
     judge: JudgeOptions | None = None
+    evidence_judge: EvidenceJudge | None = None
     cache: Path | None = execution(default=None)
     memorise_run: Path | None = input_path(default=None)
     before: tuple[Path, ...] = input_path(default=())
@@ -139,7 +142,8 @@ class Config:
             for name, reader in self.readers.items()
         }
         judge = self.judge and dataclasses.replace(self.judge, llm=dataclasses.replace(self.judge.llm, dry_run=True))
-        return dataclasses.replace(self, out=out, readers=readers, judge=judge, dry_run=True)
+        evidence = self.evidence_judge and dry(self.evidence_judge)
+        return dataclasses.replace(self, out=out, readers=readers, judge=judge, evidence_judge=evidence, dry_run=True)
 
 
 def _check_rows(config: Config) -> None:
@@ -196,7 +200,7 @@ def evaluate(config: Config, inputs: Inputs, out: Path) -> Counts:
     with torch_threads(config.threads), workshop.cache.locked():
         evaluation.run()
         metrics = {"schema": STAGE.schema, "settings": _settings(config), **sources, **evaluation.metrics()}
-        metrics["stand_ins"] = [*sources["stand_ins"], *nano_lines(evaluation.results), *_stand_in_readers(evaluation)]
+        metrics["stand_ins"] = [*sources["stand_ins"], *nano_lines(evaluation.results), *_stand_ins(evaluation)]
         metrics["latency"] = evaluation.latencies().table()
         _write(config, evaluation, metrics, out, runs)
     return _counts(metrics)
@@ -252,12 +256,14 @@ def _plan(config: Config, workshop: Workshop) -> Plan:
         read=subset(workshop.questions, count, config.seed, "readers"),
         missing_is_error=config.missing_tool == "error",
         seeds=SeedArms(config.seeds, config.compare_seeds),
+        evidence_judge=config.evidence_judge,
     )
 
 
-def _stand_in_readers(evaluation: Evaluation) -> list[str]:
+def _stand_ins(evaluation: Evaluation) -> list[str]:
     readers = {cell.reader: evaluation.registry.reader(cell.reader) for cell in evaluation.records}
-    return [f"Reader {name}: {reader.stand_in}" for name, reader in readers.items() if reader.stand_in]
+    said = [f"Reader {name}: {reader.stand_in}" for name, reader in readers.items() if reader.stand_in]
+    return said + ([RULES_JUDGE] if isinstance(evaluation.plan.evidence_judge, GroundedEvidence) else [])
 
 
 def _write(

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilewright.data_gen.llm import Prices
@@ -13,6 +13,7 @@ from tilewright.eval.analyses import Latencies
 from tilewright.eval.bootstrap import ClusterBootstrap
 from tilewright.eval.delivery_measures import delivery_measures
 from tilewright.eval.evidence.row_trace import RowTraces
+from tilewright.eval.evidence_judge import EvidenceJudge, judged_hits
 from tilewright.eval.grading_cells import JUDGE, GraderName, JudgeOptions, grade_cells
 from tilewright.eval.metrics import NOT_RUN, PAGE, STRING, TILE, RowResult, Scorer
 from tilewright.eval.parts import Question
@@ -36,6 +37,7 @@ class Plan:
     read: Sequence[Question]
     missing_is_error: bool
     seeds: SeedArms = field(default_factory=SeedArms)
+    evidence_judge: EvidenceJudge | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -77,12 +79,21 @@ class Evaluation:
                     self.searches[name] = search(
                         name, self.registry.retriever(name), workshop.questions, plan.measure.depth, workshop.cache
                     )
+        if plan.evidence_judge is not None:
+            with self._timed("judge evidence"):
+                self._judge_evidence(plan.evidence_judge)
         for cell in cells:
             with self._timed(f"read {cell.name}"):
                 result = self.searches[cell.retriever].result
                 self.answers[cell] = answer_cell(cell, self.registry, result, plan.read, workshop.cache)
         with self._timed("grade"):
             self._grade()
+
+    def _judge_evidence(self, judge: EvidenceJudge) -> None:
+        rows = {name: (self.registry.retriever(name), found.result) for name, found in self.searches.items()}
+        for name, judged in judged_hits(judge, self.registry.workshop, rows).items():
+            found = self.searches[name]
+            self.searches[name] = replace(found, result=replace(found.result, judged=judged))
 
     def _usable_cells(self) -> list[Cell]:
         for name in retrievers_of(self.plan.specs):

@@ -1,4 +1,4 @@
-"""Recall and reciprocal rank of one retriever: by gold page, by gold tile, by string, with intervals and chance."""
+"""Recall and reciprocal rank of one retriever: by gold page, gold tile, string, judge, with intervals and chance."""
 
 import dataclasses
 import math
@@ -11,6 +11,7 @@ import numpy as np
 from tilewright.configs.errors import InputError
 from tilewright.eval.bootstrap import ClusterBootstrap, Estimate, Values
 from tilewright.eval.first_ranks import NOT_FOUND, Ranks, first_ranks, reciprocal_at, success_at
+from tilewright.eval.judged_hits import JudgedHits
 from tilewright.eval.parts import Hits as Hits
 from tilewright.eval.parts import Question
 from tilewright.eval.questions import Pool
@@ -18,7 +19,7 @@ from tilewright.eval.statistics_cells import Comparison, compare
 from tilewright.train.chance import expected_reciprocal_rank, expected_success
 
 COMPLETE, INCOMPLETE, FAILED, NOT_RUN = "complete", "incomplete", "failed", "not run"
-PAGE, TILE, STRING = "page", "tile", "evidence_recall_string"
+PAGE, TILE, STRING, JUDGED = "page", "tile", "evidence_recall_string", "evidence_recall_judged"
 LEVELS = (PAGE, TILE)
 Measured = Mapping[str, Mapping[str, Values]]  # {level: {measure: [Q]}}, NaN where a question doesn't count
 
@@ -29,7 +30,7 @@ class RowResult:
 
     ``items_failed``: items that it couldn't make searchable. ``facts``: what the report says about it. ``page_of``:
     {item_id: page_id} of all it searches; None: the pool's tiles. ``evidence``: {query_id: which of its hits hold an
-    answer as a string}; None: not looked at.
+    answer as a string}, ``judged``: what a judge says of them; None: not looked at.
     """
 
     hits: Mapping[str, Hits]
@@ -38,6 +39,7 @@ class RowResult:
     items_failed: int = 0
     page_of: Mapping[str, str] | None = None
     evidence: Mapping[str, Sequence[bool]] | None = None
+    judged: JudgedHits | None = None
 
 
 class Scorer:
@@ -75,6 +77,9 @@ class Scorer:
             measured[TILE] = self._figures(first_ranks(self._ids, hits, tiles), failed)
         if result.evidence is not None:
             measured[STRING] = self._figures(self.ranks_by_string(result.evidence), failed)
+        if result.judged is not None:
+            ks = [k for k in self.ks if k <= result.judged.depth]
+            measured[JUDGED] = {f"recall@{k}": result.judged.recall_at(self._ids, k) for k in ks}
         return measured
 
     def ranks_by_page(self, hits: Mapping[str, Hits], page_of: Mapping[str, str]) -> Ranks:
@@ -95,7 +100,11 @@ class Scorer:
         total, errors = len(self.questions), len(result.errors)
         pages = self.pool.page_of if result.page_of is None else result.page_of
         chance = self.chance if pages is self.pool.page_of else self.chance_among(pages)
-        shares = errors / total, result.items_failed / max(1, len(pages))
+        shares = [errors / total, result.items_failed / max(1, len(pages))]
+        judged = {}
+        if result.judged is not None:
+            judged = {"evidence_judge": result.judged.counts()}
+            shares.append(result.judged.undecided / max(1, len(result.judged.held)))
         return {
             "status": FAILED if errors == total else INCOMPLETE if max(shares) > max_error_share else COMPLETE,
             "n_questions": total,
@@ -105,6 +114,7 @@ class Scorer:
             "n_items": len(pages),
             "tiles_failed": result.items_failed,
             "facts": dict(result.facts),
+            **judged,
         } | {
             level: {
                 name: as_json(self.bootstrap.mean(values)) | {"chance": chance.get(level, {}).get(name)}

@@ -1,5 +1,6 @@
-"""The files of retrieval: TREC runs, qrels by tile and by page, one record a question and row."""
+"""The files of retrieval: TREC runs, qrels by tile and by page, one record a question and row, judged evidence."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from tilewright.eval.questions import Pool
 from tilewright.eval.reading import retrieved
 from tilewright.eval.trec import write_qrels, write_run
 
-RUNS, RECORDS = "runs", "records"
+RUNS, RECORDS, EVIDENCE = "runs", "records", "evidence"
 
 
 def write_rankings(
@@ -20,7 +21,8 @@ def write_rankings(
     urls: Mapping[str, str],
     results: Mapping[str, RowResult],
 ) -> None:
-    """Write runs/{row}.trec, records/{row}.jsonl, qrels_tiles.trec and qrels_pages.trec below ``out``.
+    """Write runs/{row}.trec, records/{row}.jsonl, qrels_tiles.trec and qrels_pages.trec below ``out``; of judged rows
+    also evidence/{row}.jsonl: by rank whether a hit is evidence (null: no verdict), down to the first that is.
 
     Both qrels judge items, so that they fit the same runs: by page, every item (tile or chunk) of a gold page is
     relevant, and Success@k of standard tools is our Recall@k by page.
@@ -40,6 +42,10 @@ def write_rankings(
         ]
         write_run(out / RUNS / f"{name}.trec", rankings, name)
         write_jsonl(out / RECORDS / f"{name}.jsonl", [_record(name, each, result, urls) for each in questions])
+        if result.judged is not None:
+            (out / EVIDENCE).mkdir(exist_ok=True)
+            lines = [json.dumps({"query_id": key, "held": held}) for key, held in result.judged.held.items()]
+            (out / EVIDENCE / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def _items_of_pages(pool: Pool, results: Mapping[str, RowResult]) -> dict[str, set[str]]:

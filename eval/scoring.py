@@ -61,8 +61,9 @@ def retrieval_metrics(
         if row in measured and against in measured
     ]
     for level in sorted({level for found in differences for level in found} - {"row", "against"}):
-        for name in scorer.measures:
-            correct([found[level][name] for found in differences if level in found])
+        having = [found[level] for found in differences if level in found]
+        for name in dict.fromkeys(name for figures in having for name in figures):
+            correct([figures[name] for figures in having if name in figures])
     return {"chance": scorer.chance, "rows": rows, "differences": differences}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from tilewright.eval.metrics import LEVELS, STRING
 from tilewright.eval.report import analysis_tables
 from tilewright.eval.report.data import as_script
+from tilewright.eval.report.judged_table import judged_tables
 from tilewright.eval.report.markup import Markup, join, tag, void
 from tilewright.eval.report.plots import Line, line_chart
 from tilewright.eval.report.seed_tables import seed_tables
@@ -26,6 +27,7 @@ def render(metrics: Mapping[str, Any], data: Mapping[str, Any], figures: Sequenc
         *[recall_table(metrics, level) for level in (*LEVELS, STRING)],
         tag("p", _RECALL_NOTE, class_="note"),
         *[difference_table(metrics, level) for level in (*LEVELS, STRING)],
+        *judged_tables(metrics),
         tag("h2", "Readers"),
         *_readers(metrics),
         *seed_tables(metrics),

@@ -6,7 +6,10 @@ import html
 import io
 import json
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 
 from tilewright.configs.stage import run_stage
+from tilewright.data_gen.llm import LlmSettings
 from tilewright.data_gen.records import Page, QAPair, Tile, write_jsonl
 from tilewright.data_gen.tile_store import image_sha256, write_store
 from tilewright.data_gen.tiles import tile_id
@@ -28,6 +32,7 @@ from tilewright.train import make_tiny_model
 from tilewright.train.encoder import load_encoder, save_encoder
 from tilewright.train.reader import load_reader, save_reader
 
+SERVER = Path(__file__).parent.parent / "data_gen/llm/scripted_server.py"
 WIDTH, HEIGHT = 320, 256
 PLACES = ("Warsaw", "Lisbon", "Nairobi", "Quito", "Hanoi", "Oslo")
 GRID = RowSpec(("trained", "gold"), ("as_is", "c4"), ("base", "trained"), (1,))
@@ -202,3 +207,38 @@ def one_thread() -> Iterator[None]:
         del os.environ["OMP_NUM_THREADS"]
     else:
         os.environ["OMP_NUM_THREADS"] = environment
+
+
+@dataclasses.dataclass(frozen=True)
+class Scripted:
+    """A server that answers by rule: its base URL, its log of calls."""
+
+    url: str
+    log: Path
+
+    @property
+    def calls(self) -> int:
+        events = [json.loads(line)["event"] for line in self.log.read_text().splitlines()] if self.log.exists() else []
+        return events.count("start")
+
+    def model(self, **changes: Any) -> LlmSettings:
+        values: dict[str, Any] = {"model": "m", "temperature": 0.0, "max_tokens": 50, "base_url": self.url}
+        return LlmSettings(**(values | {"call_timeout_s": 30.0, "max_retries": 0, "attempts": 1} | changes))
+
+
+@pytest.fixture
+def scripted(tmp_path: Path) -> Iterator[Callable[..., Scripted]]:
+    """scripted(rules, *options) -> a server in a process of its own that lives as long as the test."""
+    with ExitStack() as stack:
+
+        def start(rules: str, *options: str) -> Scripted:
+            number = len(list(tmp_path.glob("rules*.py")))
+            log, file = tmp_path / f"calls{number}.jsonl", tmp_path / f"rules{number}.py"
+            file.write_text(rules)
+            command = [sys.executable, str(SERVER), "--log", str(log), "--rules", str(file), *options]
+            process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            return Scripted(process.stdout.readline().strip(), log)
+
+        yield start
