@@ -19,16 +19,17 @@ from tilewright.eval.agent.tool import RowTool
 from tilewright.eval.cache import Cache
 from tilewright.eval.deliveries import OcrText
 from tilewright.eval.evaluate import STAGE, Config
-from tilewright.eval.evidence.delivery import Lexical, Model, Server, Tessera
+from tilewright.eval.evidence.delivery import Lexical, Model, Server, Tessera, TesseraDelivery
 from tilewright.eval.evidence.remedies import HtmlRag
 from tilewright.eval.evidence.rerankers import Endpoint
+from tilewright.eval.evidence.spire.rows import SpireSeeds
 from tilewright.eval.evidence.tessera import TesseraOptions
 from tilewright.eval.page_texts import Pages
 from tilewright.eval.parts import Delivered, Item, Question, Ranked
 from tilewright.eval.questions import Pool
 from tilewright.eval.readers.string_evidence import StringEvidence
 from tilewright.eval.registry import Registry
-from tilewright.eval.retrievers.texts import TextChunks
+from tilewright.eval.retrievers.texts import DomChunks, TextChunks
 from tilewright.eval.rows import RowSpec
 from tilewright.eval.workshop import OcrConfig, Workshop
 
@@ -219,6 +220,22 @@ def test_a_host_of_ocr_gives_what_was_read(world: Any, tmp_path: Path) -> None:
         registry_of(world, tmp_path, Tessera("tessera")).delivery("tessera").identity,
     }
     assert len(identities) == 2
+
+
+def test_tiles_texts_sentences_and_blocks_are_of_the_same_pages(world: Any, tmp_path: Path) -> None:
+    workshop = workshop_of(world, tmp_path)
+    retrievers: dict[str, Any] = {
+        "text": TextChunks("text_chunks"),
+        "dom": DomChunks("dom_chunks"),
+        "seeds": SpireSeeds("spire_seeds", segmenter="rule"),
+    }
+    registry = Registry(workshop, retrievers, {"tessera": Tessera("tessera")}, {})
+    pages = set(workshop.pool.tiles_of)
+    with workshop.cache.locked():
+        found = {name: set(registry.retriever(name).page_of.values()) for name in ("bm25", *retrievers)}
+    block = registry.delivery("tessera")
+    assert isinstance(block, TesseraDelivery) and {page for page in pages if block.html(page)} == pages
+    assert found == dict.fromkeys(found, pages) and block.html("0" * 16) is None
 
 
 @pytest.mark.slow
