@@ -57,6 +57,16 @@ def render(metrics: Metrics) -> str:
     )
 
 
+def by_name(metrics: Metrics) -> dict[str, Markup]:
+    """The grid's tables; one without rows is empty."""
+    return {
+        "grid": _accuracy_table(metrics),
+        "gold_absent": _absent_table(metrics),
+        "gold_position": join(_position_table(metrics, k) for k in metrics["settings"]["ks"]),
+        "grid_differences": _difference_table(metrics) if metrics["differences"] else Markup(""),
+    }
+
+
 def markdown(metrics: Metrics) -> str:
     """The grid for a paper or a README: one line a cell."""
     columns = metrics["graders"]["columns"]

@@ -18,8 +18,8 @@ def seed_tables(metrics: Metrics) -> list[Markup]:
     seeds = metrics.get("seeds")
     if not seeds:
         return []
-    found = [_arms(metrics, level) for level in (*LEVELS, STRING, ACCURACY)]
-    found += [_differences(metrics, level) for level in (*LEVELS, STRING, ACCURACY)]
+    found = [arms_table(metrics, level) for level in (*LEVELS, STRING, ACCURACY)]
+    found += [arm_difference_table(metrics, level) for level in (*LEVELS, STRING, ACCURACY)]
     missing = [f"{arm}: not run: {', '.join(entry['not_run'])}" for arm, entry in seeds["arms"].items() if _out(entry)]
     notes = [tag("p", line, class_="warn") for line in missing]
     return [tag("h2", "Over training seeds"), *notes, *[one for one in found if one], tag("p", _NOTE, class_="note")]
@@ -44,7 +44,10 @@ def _titles(metrics: Metrics, level: str) -> list[str]:
     return names if level == ACCURACY else [measure_title(name, metrics) for name in names]
 
 
-def _arms(metrics: Metrics, level: str) -> Markup:
+def arms_table(metrics: Metrics, level: str) -> Markup:
+    """Every arm's means at one level; empty without any."""
+    if not metrics.get("seeds"):
+        return Markup("")
     names = _figures(metrics, level)
     rows = [
         [tag("b", arm), len(entry["rows"]), *[_mean(entry[level][name]) for name in names]]
@@ -60,7 +63,10 @@ def _mean(estimate: Metrics) -> Markup:
     return join([tag("b", percent(estimate["value"])), tag("small", interval(estimate)), tag("small", spread)], " ")
 
 
-def _differences(metrics: Metrics, level: str) -> Markup:
+def arm_difference_table(metrics: Metrics, level: str) -> Markup:
+    """Paired differences of arms at one level; empty without any."""
+    if not metrics.get("seeds"):
+        return Markup("")
     names = _figures(metrics, level)
     rows = [
         [f"{pair['row']} − {pair['against']}, paired", *[difference_cell(pair[level][name]) for name in names]]

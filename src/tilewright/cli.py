@@ -61,6 +61,7 @@ STAGES: dict[str, tuple[str, str]] = {
     "evaluate": ("eval", "checkpoints -> index -> Recall@k, accuracy, report"),
     "evaluate_checkpoints": ("eval", "a training run's checkpoints + a small corpus -> recall by step, the best one"),
     "evaluate_citations": ("eval", "questions + pages -> sentences cited for them, and what they are worth"),
+    "make_results": ("eval", "finished evaluations -> their tables and findings in one file"),
     "evaluate_mteb": ("eval", "checkpoint -> scores on ViDoRe and other tasks of page images, through mteb"),
 }
 

@@ -1,0 +1,86 @@
+"""The tables that a part of the results can show, by name, from the files of finished stages."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tilewright.configs.digests import LOGS
+from tilewright.configs.errors import InputError
+from tilewright.configs.lineage import Finished
+from tilewright.eval import reader_report
+from tilewright.eval.metrics import LEVELS, STRING
+from tilewright.eval.report import analysis_tables
+from tilewright.eval.report.markup import Markup, table
+from tilewright.eval.report.seed_tables import arm_difference_table, arms_table
+from tilewright.eval.report.tables import difference_table, measures_table, reader_table, recall_table
+from tilewright.eval.seed_arms import ACCURACY
+from tilewright.eval.wording import NONE
+
+Metrics = Mapping[str, Any]
+_LEVELS = (*LEVELS, STRING)
+
+
+def tables_of(names: Sequence[str], stages: Sequence[Finished]) -> list[Markup]:
+    """The tables of these names. Of an evaluation or a reader's grid: one stage alone; ``counts`` and ``calls``: any.
+
+    Raises InputError for a name that these stages don't have, or a table without rows.
+    """
+    known: dict[str, Callable[[], Markup]] = {"counts": lambda: _counts(stages), "calls": lambda: _calls(stages)}
+    if len(stages) == 1 and (stages[0].folder / "metrics.json").is_file():
+        made = _of_metrics(json.loads((stages[0].folder / "metrics.json").read_text(encoding="utf-8")))
+        known |= {name: lambda one=one: one for name, one in made.items()}  # type: ignore[misc]
+    tables = []
+    for name in names:
+        found = known[name]() if name in known else Markup("")
+        if not found:
+            what = "without rows" if name in known else f"unknown; there are {sorted(known)}"
+            raise InputError(f"{stages[0].folder}: table {name!r} is {what}")
+        tables.append(found)
+    return tables
+
+
+def _of_metrics(metrics: Metrics) -> dict[str, Markup]:
+    if "grid" in metrics:
+        return reader_report.by_name(metrics)
+    tables = {
+        "readers": reader_table(metrics) if metrics["readers"] else Markup(""),
+        "reader_differences": analysis_tables.answer_difference_table(metrics),
+        "delivery_measures": measures_table(metrics),
+        f"arms_{ACCURACY}": arms_table(metrics, ACCURACY),
+        f"arm_differences_{ACCURACY}": arm_difference_table(metrics, ACCURACY),
+    }
+    for level in _LEVELS:
+        tables[f"retrieval_{level}"] = recall_table(metrics, level)
+        tables[f"differences_{level}"] = difference_table(metrics, level)
+        tables[f"arms_{level}"] = arms_table(metrics, level)
+        tables[f"arm_differences_{level}"] = arm_difference_table(metrics, level)
+    return tables | analysis_tables.by_name(metrics)
+
+
+def _counts(stages: Sequence[Finished]) -> Markup:
+    rows = [
+        [stage.stage, stage.folder.name, name, _plain(value)]
+        for stage in stages
+        for name, value in stage.manifest["counts"].items()
+    ]
+    return table(["Stage", "Folder", "Count", "Value"], rows, "What stages counted", numbers_from=3)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_plain(one)}" for name, one in value.items())
+    return ", ".join(map(_plain, value)) if isinstance(value, list) else str(value)
+
+
+def _calls(stages: Sequence[Finished]) -> Markup:
+    """The ledgers of stages that asked a language model."""
+    ledgers = [(stage, stage.folder / LOGS / "ledger.json") for stage in stages]
+    found = [(stage, json.loads(path.read_text(encoding="utf-8"))) for stage, path in ledgers if path.is_file()]
+    names = list(dict.fromkeys(name for _, ledger in found for name, value in ledger.items() if _is_figure(value)))
+    rows = [[stage.stage, *[_plain(ledger.get(name, NONE)) for name in names]] for stage, ledger in found]
+    head = ["Stage", *[name.replace("_", " ") for name in names]]
+    return table(head, rows, "Calls of a language model") if rows else Markup("")
+
+
+def _is_figure(value: object) -> bool:
+    return isinstance(value, (int, float, Mapping)) and not isinstance(value, bool)
