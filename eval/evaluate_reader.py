@@ -27,6 +27,7 @@ from tilewright.eval.reader_metrics import ABSTAINS, CellOf, differences, entry_
 from tilewright.eval.reader_report import markdown, render
 from tilewright.eval.readers.chat import ChatReader
 from tilewright.eval.readers.local import LocalReader
+from tilewright.eval.readers.nano import NanoReaderOptions
 from tilewright.eval.readers.ocr import OcrReader
 from tilewright.eval.readers.string_evidence import StringEvidence
 from tilewright.eval.reading import Answers, records_of
@@ -35,7 +36,7 @@ from tilewright.eval.sources import Models, stand_ins
 from tilewright.eval.workshop import OcrConfig, Precision, Workshop
 from tilewright.train.run_control import torch_threads
 
-ReaderOptions = LocalReader | ChatReader | StringEvidence | OcrReader
+ReaderOptions = LocalReader | ChatReader | NanoReaderOptions | StringEvidence | OcrReader
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,12 @@ class Config:
     and left out of that k. So make the rows with k_weights of the largest k alone. ``pairs``: what the examples were
     made from: aliases, pages for intervals, and what would have been right where the gold tile is absent. ``count``: so
     many examples, chosen by digest of their ids (None: all).
-    ``reader_checkpoints``: model folders, with an ``adapter`` or without, for readers of kind ``local``. ``compare``:
-    pairs of readers [reader, against], for paired differences in every cell. ``graders``: columns of accuracy;
-    ``judge``: a model as one more, which then decides; else ``alias`` if it is there, or the first. ``ocr``: for the
-    readers that use it. ``max_error_share``: above it a cell is marked incomplete. ``cache``: a folder that keeps
-    answers and grades by content, for runs with other readers or cells.
+    ``reader_checkpoints``: model folders, with an ``adapter`` or without, for readers of kind ``local``, and
+    checkpoints of train_nano_reader for ``nano``. ``compare``: pairs of readers [reader, against], for paired
+    differences in every cell. ``graders``: columns of accuracy; ``judge``: a model as one more, which then decides;
+    else ``alias`` if it is there, or the first. ``ocr``: for the readers that use it. ``max_error_share``: above it a
+    cell is marked incomplete. ``cache``: a folder that keeps answers and grades by content, for runs with other readers
+    or cells.
     """
 
     out: Path

@@ -23,6 +23,7 @@ from tilewright.eval.evidence.spire.rows import SpireSeeds, SpireViews, spire_se
 from tilewright.eval.parts import Delivery, Reader, Retriever
 from tilewright.eval.readers.chat import ChatReader, chat_reader
 from tilewright.eval.readers.local import LocalReader, local_reader
+from tilewright.eval.readers.nano import NanoReaderOptions, nano_reader
 from tilewright.eval.readers.ocr import OcrReader, ocr_reader
 from tilewright.eval.readers.string_evidence import StringEvidence, string_reader
 from tilewright.eval.retrievers.simple import ClosedBook, Fused, GoldTiles, Hybrid, NoRetrieval, Oracle
@@ -42,7 +43,7 @@ RetrieverOptions = (
 )
 Evidence = Tessera | HtmlRag | Neighbours | TitlePrefix | OracleSlot | SpireViews
 DeliveryOptions = AsIs | Compressed | DomText | OcrText | RenderedText | HtmlLookup | HtmlChunks | Evidence
-ReaderOptions = LocalReader | ChatReader | OcrReader | StringEvidence | Agent
+ReaderOptions = LocalReader | ChatReader | NanoReaderOptions | OcrReader | StringEvidence | Agent
 
 BUILT_IN_RETRIEVERS: dict[str, RetrieverOptions] = {
     "bm25": Bm25Tiles("bm25"),
@@ -80,6 +81,7 @@ _DELIVERIES: dict[type, Callable[[Any, Workshop], Delivery]] = {
 _READERS: dict[type, Callable[[Any, Workshop], Reader]] = {
     LocalReader: local_reader,
     ChatReader: chat_reader,
+    NanoReaderOptions: nano_reader,
     OcrReader: ocr_reader,
     StringEvidence: string_reader,
     Agent: agent_reader,

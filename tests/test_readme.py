@@ -34,6 +34,7 @@ OF_SOURCES = [command for command in OF_STAGES if command not in OTHERS]
 BESIDE = (
     "fetch_pages", "self_contained", "answerable", "natural", "merge_pairs", "text_pairs", "make_title_tiles",
     "make_word_tiles", "make_reading_pages", "compress_tiles", "pretrain_nano", "make_nano", "make_questions",
+    "train_nano_reader",
     "evaluate_checkpoints", "evaluate_citations", "evaluate_mteb", "evaluate_reader", "make_results", "merge_negatives",
     "merge_vectors", "mini_datastore", "train_index", "merge_index", "make_digest_pages", "merge_tiles",
     "find_positives", "count_false_negatives",

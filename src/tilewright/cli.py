@@ -56,6 +56,7 @@ STAGES: dict[str, tuple[str, str]] = {
     "train_embedder": ("train", "examples -> embedder checkpoint (InfoNCE)"),
     "make_reader_data": ("mining", "index + pairs -> reader examples on compressed tiles"),
     "train_reader": ("train", "reader examples -> reader checkpoint"),
+    "train_nano_reader": ("train", "reader examples -> nano reader, small eyes that point at answers"),
     "make_questions": ("eval", "a benchmark's published files -> questions with their gold pages"),
     "evaluate_reader": ("eval", "readers + reader examples -> accuracy by compression and tiles shown"),
     "evaluate": ("eval", "checkpoints -> index -> Recall@k, accuracy, report"),
