@@ -13,6 +13,7 @@ import dataclasses
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,9 +35,10 @@ Array = np.ndarray[Any, Any]
 PIECE_ROWS, PIECE_COLUMNS = 8, 30  # patches of a piece: half a tile wide, some five lines
 CONTEXT_SHARE = 0.5  # of what a cell names before and after its letter, beside the letter itself
 FLOOR = 1e-6
+KEPT_PIECES = 4096  # whose pixels are kept, of some 180 KB each
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Piece:
     """Part of tile ``tile_id`` as the uncompressed tile was read, from row ``top`` and column ``left`` of patches.
 
@@ -204,10 +206,11 @@ def train_tower(
     scorer.requires_grad_(False).eval()
     adapted.train()
     core = adapted.get_base_model()
+    pixels_of = lru_cache(KEPT_PIECES)(lambda piece: pixels_of_piece(piece, store))
     for step, batch in enumerate(_batches(pieces, settings, seed)):
         for group in optimizer.param_groups:
             group["lr"] = settings.learning_rate * rate_share(step, settings.steps, settings.warmup_steps)
-        pixels = np.stack([pixels_of_piece(piece, store) for piece in batch])
+        pixels = np.stack([pixels_of(piece) for piece in batch])
         reading = core.read(core.states(patches_of(torch.from_numpy(pixels))))
         parts = [Reading(*(getattr(reading, name)[i] for name in _HEADS)) for i in range(len(batch))]
         loss = torch.stack([piece_loss(piece, part, scorer) for piece, part in zip(batch, parts, strict=True)]).mean()

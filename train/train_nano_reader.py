@@ -5,6 +5,7 @@ that answered most of them right are kept. Killed after its tower was trained, i
 """
 
 import json
+import random
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,8 @@ class Config:
     this one starts from, and which finds the answers' places for ``tower`` (null: the eyes stay as they are).
     ``compression``: at which all rows are read (null: each at its own). ``epochs`` over the rows in batches of
     ``batch_size``, AdamW, cosine after ``warmup_steps``; ``width`` of the scorer. ``held_out_share`` of the pages' rows
-    serve to choose the epoch. ``readings``: a folder that keeps what towers read, for other runs.
+    serve to choose the epoch. ``pointing_rows``: so many rows, drawn by seed, teach the scorer (null: all; the eyes
+    learn from all in any case). ``readings``: a folder that keeps what towers read, for other runs.
     """
 
     out: Path
@@ -87,10 +89,11 @@ class Config:
     examples: Path = input_path()
     tiles: Path = input_path()
     reader: Path | None = input_path(default=None)
+    pointing_rows: int | None = None
     readings: Path | None = execution(default=None)
 
     def __post_init__(self) -> None:
-        check_bounds(self, 1, None, "width", "epochs", "batch_size", "threads")
+        check_bounds(self, 1, None, "width", "epochs", "batch_size", "threads", "pointing_rows")
         check_bounds(self, 0, None, "weight_decay", "warmup_steps", "seed")
         check_bounds(self, 0, 1, "held_out_share")
         if not self.learning_rate > 0:
@@ -133,11 +136,11 @@ class Run:
         self.tower = out / CHECKPOINT / TOWER
         self.curve: list[dict[str, Any]] = []
 
-    def rows(self, folder: Path, compression: float | None) -> list[Row]:
-        """All rows, read by the tower of ``folder``."""
+    def rows(self, folder: Path, compression: float | None, examples: list[ReaderExample]) -> list[Row]:
+        """``examples`` as the tower of ``folder`` reads them."""
         readings, found = Readings(folder, self.kept), []
-        with Progress("train_nano_reader: reading", len(self.examples), log_path(self.out)) as progress:
-            for example in self.examples:
+        with Progress("train_nano_reader: reading", len(examples), log_path(self.out)) as progress:
+            for example in examples:
                 found.append(row_of(example, self.store, readings, compression))
                 progress.advance()
         return found
@@ -168,7 +171,7 @@ class Run:
 
     def _train_eyes(self, tower: TowerConfig, folder: Path) -> dict[str, Any]:
         config, scorer = self.config, load_scorer(self.inputs["reader"])
-        rows = [row for row in self.rows(self.inputs["model"], 1.0) if not self.held_out(row)]
+        rows = [row for row in self.rows(self.inputs["model"], 1.0, self.examples) if not self.held_out(row)]
         pieces = [piece for row in rows if (piece := piece_of(row, scorer)) is not None]
         if not pieces:
             raise InputError(f"{self.inputs['examples']}: no row's answer was read on its uncompressed tiles")
@@ -190,7 +193,10 @@ class Run:
     def pointing(self) -> dict[str, Any]:
         """Train and write the scorer; figures of the rows held out."""
         config = self.config
-        rows = self.rows(self.tower, config.compression)
+        chosen = self.examples
+        if config.pointing_rows is not None and config.pointing_rows < len(chosen):
+            chosen = random.Random(f"{config.seed}/pointing").sample(chosen, config.pointing_rows)
+        rows = self.rows(self.tower, config.compression, chosen)
         held_out = [row for row in rows if self.held_out(row)]
         training = [row for row in rows if not self.held_out(row)]
         usable = [row for row in training if row.usable]
