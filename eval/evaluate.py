@@ -13,22 +13,19 @@ from typing import Any, Literal
 
 from tilewright.configs.bounds import check_bounds
 from tilewright.configs.digests import LOGS
-from tilewright.configs.errors import InputError
 from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_path, main, write_atomically
 from tilewright.data_gen.records import write_jsonl
-from tilewright.data_gen.tile_store import TileStore
 from tilewright.eval.agent.options import Agent, check_agents
 from tilewright.eval.agent.outputs import copy_agent_steps
-from tilewright.eval.cache import Cache
 from tilewright.eval.checkpoints import Checkpoint, check_names, folders_of, runs_of
 from tilewright.eval.dry_run import report_cost
 from tilewright.eval.evaluation import Evaluation, Plan
 from tilewright.eval.evidence_judge import RULES_JUDGE, EvidenceJudge, GroundedEvidence, dry
 from tilewright.eval.grading_cells import GraderName, JudgeOptions
 from tilewright.eval.metrics import INCOMPLETE, NOT_RUN
+from tilewright.eval.open_workshop import open_workshop
 from tilewright.eval.outputs import write_rankings
-from tilewright.eval.page_texts import Pages
-from tilewright.eval.questions import Pool, benchmark_questions, pair_questions, subset, widened, with_kinds
+from tilewright.eval.questions import benchmark_questions, pair_questions, subset, widened, with_kinds
 from tilewright.eval.readers.chat import ChatReader
 from tilewright.eval.registry import (
     BUILT_IN_DELIVERIES,
@@ -184,7 +181,7 @@ def evaluate(config: Config, inputs: Inputs, out: Path) -> Counts:
     """Score every row; raise InputError for questions, tiles or runs that can't be evaluated."""
     pairs = read_pairs(inputs["pairs"]) if "pairs" in inputs else []
     asked = pair_questions(pairs) if pairs else benchmark_questions(inputs["questions"])
-    workshop = _workshop(config, inputs, out)
+    workshop = open_workshop(config, inputs, out, config.checkpoints)
     found = widened(asked, workshop.urls, inputs.get("redirects"), inputs.get("positives"))
     questions = with_kinds(found, workshop.kinds)
     workshop = dataclasses.replace(workshop, questions=questions)
@@ -208,39 +205,6 @@ def evaluate(config: Config, inputs: Inputs, out: Path) -> Counts:
 
 def _folders(checkpoints: Mapping[str, Checkpoint]) -> dict[str, Path]:
     return {name: checkpoint.folder for name, checkpoint in checkpoints.items()}
-
-
-def _workshop(config: Config, inputs: Inputs, out: Path) -> Workshop:
-    store = TileStore.open(inputs["tiles"])
-    pool = Pool.of(store)
-    pages = None
-    if "pages" in inputs:
-        pages = Pages.open(inputs["pages"], pool.tiles_of, inputs.get("dump"))
-    return Workshop(
-        store=store,
-        rendered=_rendered(inputs, store),
-        pool=pool,
-        questions=(),
-        pages=pages,
-        checkpoints=config.checkpoints,
-        readers=config.reader_checkpoints,
-        ocr=config.ocr,
-        cache=Cache(config.cache or out / ".cache"),
-        out=out,
-        device=config.device,
-        precision=config.precision,
-    )
-
-
-def _rendered(inputs: Inputs, store: TileStore) -> TileStore:
-    """The tiles that readers are given. Raises InputError for a searched tile that isn't among them."""
-    if "rendered" not in inputs:
-        return store
-    rendered = TileStore.open(inputs["rendered"])
-    missing = next((tile_id for tile_id in store.tile_ids if tile_id not in rendered), None)
-    if missing is not None:
-        raise InputError(f"rendered: tile {missing} of {store.folder} is not in {rendered.folder}: other tiles?")
-    return rendered
 
 
 def _plan(config: Config, workshop: Workshop) -> Plan:

@@ -15,13 +15,12 @@ from tilewright.configs.bounds import check_bounds
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import Counts, DryRunError, Inputs, Stage, execution, input_path, main, write_atomically
 from tilewright.data_gen.records import EvalRecord, QAPair, ReaderExample, read_jsonl, write_jsonl
-from tilewright.data_gen.tile_store import TileStore
 from tilewright.eval.bootstrap import ClusterBootstrap
-from tilewright.eval.cache import Cache
 from tilewright.eval.checkpoints import Checkpoint, check_names, folders_of
 from tilewright.eval.grading_cells import JUDGE, GraderName, JudgeOptions, grade_cells
 from tilewright.eval.metrics import COMPLETE, RowResult
-from tilewright.eval.questions import Pool, clusters, subset
+from tilewright.eval.open_workshop import open_workshop
+from tilewright.eval.questions import clusters, subset
 from tilewright.eval.reader_cells import Row, answer_rows, cell_of, check_tiles, rows_of, shrunk
 from tilewright.eval.reader_metrics import ABSTAINS, CellOf, differences, entry_of, grade_absent, pareto, points_of
 from tilewright.eval.reader_report import markdown, render
@@ -193,7 +192,7 @@ def evaluate_reader(config: Config, inputs: Inputs, out: Path) -> Counts:
     chosen = subset([row.question for row in rows], config.count or len(rows), config.seed, "reader grid")
     wanted = {question.query_id for question in chosen}
     rows = [row for row in rows if row.question.query_id in wanted]
-    workshop = _workshop(config, inputs, out)
+    workshop = open_workshop(config, inputs, out)
     check_tiles(rows, workshop.store, where)
     grid = Grid(config, workshop, rows)
     with torch_threads(config.threads), workshop.cache.locked():
@@ -215,24 +214,6 @@ def evaluate_reader(config: Config, inputs: Inputs, out: Path) -> Counts:
         "errors": sum(entry["n_errors"] for entry in metrics["grid"]),
         "fewer_tiles": {str(k): len(rows) - len(found) for k, found in grid.rows.items()},
     }
-
-
-def _workshop(config: Config, inputs: Inputs, out: Path) -> Workshop:
-    store = TileStore.open(inputs["tiles"])
-    return Workshop(
-        store=store,
-        rendered=store,
-        pool=Pool.of(store),
-        questions=(),
-        pages=None,
-        checkpoints={},
-        readers=config.reader_checkpoints,
-        ocr=config.ocr,
-        cache=Cache(config.cache or out / ".cache"),
-        out=out,
-        device=config.device,
-        precision=config.precision,
-    )
 
 
 def _report_cost(grid: Grid) -> None:
