@@ -256,10 +256,11 @@ class _MiniLmEngine:
 
 
 class _Dense:
-    """Texts as the encoder embeds documents, searched exactly."""
+    """Texts as the encoder embeds documents, searched exactly; one without a word has no vector, and isn't found."""
 
     def __init__(self, encoder: Encoder, texts: Mapping[str, str], at_once: int = 8) -> None:
-        ids = sorted(texts, key=lambda name: (len(texts[name]), name))  # alike in length: little padding
+        told = (name for name, text in texts.items() if text.strip())
+        ids = sorted(told, key=lambda name: (len(texts[name]), name))  # alike in length: little padding
         vectors = np.zeros((len(ids), encoder.dimension), np.float32)
         with evaluating(encoder.model):
             for start in range(0, len(ids), at_once):
