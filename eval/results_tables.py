@@ -1,7 +1,7 @@
 """The tables that a part of the results can show, by name, from the files of finished stages."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tilewright.configs.digests import LOGS
@@ -59,17 +59,28 @@ def _of_metrics(metrics: Metrics) -> dict[str, Markup]:
 
 def _counts(stages: Sequence[Finished]) -> Markup:
     rows = [
-        [stage.stage, stage.folder.name, name, _plain(value)]
+        [stage.stage, stage.folder.name, name, value]
         for stage in stages
-        for name, value in stage.manifest["counts"].items()
+        for name, value in _flat(stage.manifest["counts"])
     ]
     return table(["Stage", "Folder", "Count", "Value"], rows, "What stages counted", numbers_from=3)
+
+
+def _flat(counts: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """(name, value) of all counts, those of a mapping after its own name."""
+    for name, value in counts.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{name}, ")
+        else:
+            yield f"{above}{name}".replace("_", " "), _plain(value)
 
 
 def _plain(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_plain(one)}" for name, one in value.items())
-    return ", ".join(map(_plain, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _calls(stages: Sequence[Finished]) -> Markup:
