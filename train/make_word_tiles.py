@@ -7,7 +7,7 @@ words' order and colours on a held-out picture are together on no training pictu
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
@@ -21,8 +21,8 @@ from tilewright.data_gen.tile_store import EVIDENCE_KINDS, write_store
 from tilewright.data_gen.urls import page_id
 from tilewright.train.reader_prompt import INSTRUCTION
 
-COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "black": (0, 0, 0), "white": (255, 255, 255)}
-PAPER = (128, 128, 128)  # nothing, once pixels are normalised: what is drawn is all there is to see
+COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "white": (255, 255, 255)}
+PAPER = (128, 128, 128)  # nothing, once pixels are normalised; seen from it, COLOURS are a tetrahedron's corners
 PLACES = ("upper", "lower")
 FONT_PX = 48  # of Pillow's own font, whose capitals are then LETTER_PX high
 LETTER_PX = 33
@@ -32,17 +32,19 @@ REPEATED = 20  # how often the tokenizer's text says everything
 
 @dataclass(frozen=True)
 class Config:
-    """Scenes for training and validation: two of ``words``, above each other, in two colours, on ``side_px`` squares.
+    """Scenes of three splits: two of ``words``, above each other, in two colours, on squares of ``side_px``.
 
     ``copies``: pictures of each training scene, each with the words moved a little and one question; ``alone`` of them
-    show one of its words only, which is easier to learn from. Validation scenes have one picture with both words, and
-    all four of their questions. A row is shown compressed by ``compression``. ``words``: in capital letters.
+    show one of its words only, which is easier to learn from. Scenes for validation and testing have one picture with
+    both words, and all four of their questions. A row is shown compressed by ``compression``. ``words``: in capital
+    letters.
     """
 
     out: Path
     seed: int
     train: int
     validation: int
+    test: int
     copies: int
     alone: float
     words: tuple[str, ...]
@@ -50,7 +52,7 @@ class Config:
     side_px: int = 144
 
     def __post_init__(self) -> None:
-        check_bounds(self, 1, None, "train", "validation", "copies", "compression")
+        check_bounds(self, 1, None, "train", "validation", "test", "copies", "compression")
         check_bounds(self, 0, 1, "alone")
         if len(set(self.words)) < len(PLACES) or not all(word.isascii() and word.isupper() for word in self.words):
             raise ValueError(f"words: wanted two or more different ones in capital letters, found {self.words}")
@@ -63,29 +65,26 @@ class Scene:
     words: tuple[str, ...]
     colours: tuple[str, ...]
 
-    def questions(self) -> list[tuple[int, str]]:
-        """(place of the word that is the answer, question) by place and by colour."""
-        return [
-            (number, f"What is the {name} word?")
-            for number, names in enumerate(zip(PLACES, self.colours, strict=True))
-            for name in names
-        ]
+    def question(self, place: int, by_colour: bool) -> str:
+        """What asks for the word at ``place``."""
+        return f"What is the {self.colours[place] if by_colour else PLACES[place]} word?"
 
 
 def make_word_tiles(config: Config, inputs: Inputs, out: Path) -> Counts:
-    """Write ``store/``, ``examples/`` (train.jsonl and validation.jsonl, as make_reader_data does) and
+    """Write ``store/``, ``examples/`` ({train,validation,test}.jsonl, as make_reader_data does) and
     ``training_text/``, a store without pictures for a tokenizer.
 
     Raises InputError if there are fewer different scenes than asked for, or a word is wider than a picture.
     """
     scenes = [Scene(words, colours) for words in permutations(config.words, 2) for colours in permutations(COLOURS, 2)]
-    wanted = config.train + config.validation
+    wanted = config.train + config.validation + config.test
     if len(scenes) < wanted:
         raise InputError(f"words: {len(config.words)} give {len(scenes)} scenes, wanted {wanted}: give more words")
     chosen = random.Random(f"{config.seed}/scenes").sample(scenes, wanted)
     rows = {
         "train": [row for scene in chosen[: config.train] for row in training_rows(scene, config)],
-        "validation": [row for scene in chosen[config.train :] for row in validation_rows(scene, config)],
+        "validation": [row for scene in chosen[config.train : -config.test] for row in held_out_rows(scene, config)],
+        "test": [row for scene in chosen[-config.test :] for row in held_out_rows(scene, config)],
     }
     tiles = {tile.tile_id: tile for split in rows.values() for tile, _ in split}
     write_store(out / "store", (tiles[tile_id] for tile_id in sorted(tiles)))
@@ -102,17 +101,17 @@ def training_rows(scene: Scene, config: Config) -> Iterator[tuple[Tile, ReaderEx
     for copy in range(config.copies):
         url = _url(scene, f"{copy}")
         state = random.Random(f"{config.seed}/{url}")
-        answer, question = state.choice(scene.questions())
+        answer, by_colour = state.randrange(len(PLACES)), state.random() < 0.5
         shown = (answer,) if state.random() < config.alone else (0, 1)
         tile = tile_of(scene, shown, url, config)
-        yield tile, _example(tile, scene.words[answer], question, config)
+        yield tile, _example(tile, scene.words[answer], scene.question(answer, by_colour), config)
 
 
-def validation_rows(scene: Scene, config: Config) -> Iterator[tuple[Tile, ReaderExample]]:
+def held_out_rows(scene: Scene, config: Config) -> Iterator[tuple[Tile, ReaderExample]]:
     """One picture of a scene with all its questions."""
     tile = tile_of(scene, (0, 1), _url(scene, "held-out"), config)
-    for answer, question in scene.questions():
-        yield tile, _example(tile, scene.words[answer], question, config)
+    for answer, by_colour in product(range(len(PLACES)), (False, True)):
+        yield tile, _example(tile, scene.words[answer], scene.question(answer, by_colour), config)
 
 
 def _url(scene: Scene, name: str) -> str:
@@ -168,7 +167,7 @@ def text_of(config: Config) -> Tile:
     """All that a prompt or an answer can say, often enough that each word becomes one token."""
     asked = [f"Question: What is the {name} word?" for name in (*PLACES, *COLOURS)]
     text = "\n".join([INSTRUCTION, *asked, *config.words, "user", "assistant"] * REPEATED)
-    scene = Scene(config.words[:2], ("black", "white"))
+    scene = Scene(config.words[:2], ("red", "white"))
     return replace(tile_of(scene, (), _url(scene, "text"), config), text=text)
 
 
