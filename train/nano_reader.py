@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tilewright.train.nano_reader_features import FEATURES, KINDS, Array, Lines, Page, features, likeliest
-from tilewright.train.nano_reader_question import Asked
+from tilewright.train.nano_reader_features import FEATURES, Array, Lines, Page, features, likeliest
+from tilewright.train.nano_reader_question import KINDS, Asked
 from tilewright.train.nano_reader_words import squashed
 
 LIKELIEST = 256  # words of a tile
@@ -120,7 +120,7 @@ class SpanScorer(nn.Module):
         length = self.length + self.length_of_kind(row.asked.kinds)
         stops = torch.arange(count)[:, None] + torch.arange(LONGEST)  # [N, LONGEST], the last word
         near = stops.clamp(max=count - 1)
-        scores = first[:, :, None] + last[:, near] + sums[:, near + 1] - sums[:, :count, None] + length
+        scores: Tensor = first[:, :, None] + last[:, near] + sums[:, near + 1] - sums[:, :count, None] + length
         return scores.masked_fill(~allowed(row.lines, count), -torch.inf)
 
 

@@ -214,7 +214,7 @@ def train_tower(
         reading = core.read(core.states(patches_of(torch.from_numpy(pixels))))
         parts = [Reading(*(getattr(reading, name)[i] for name in _HEADS)) for i in range(len(batch))]
         loss = torch.stack([piece_loss(piece, part, scorer) for piece, part in zip(batch, parts, strict=True)]).mean()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
         optimizer.zero_grad()

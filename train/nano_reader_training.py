@@ -98,7 +98,7 @@ def train_scorer(
                 group["lr"] = settings.learning_rate * share
             losses = [answer_loss(scorer(row.shown), row.spans) for row in batch]
             loss = torch.stack(losses).mean()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(scorer.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()

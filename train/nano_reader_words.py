@@ -58,12 +58,15 @@ class TileWords:
     @cached_property
     def left(self) -> np.ndarray[Any, Any]:
         """[N] the cell of each word's first character."""
-        return self.cells[np.concatenate([[0], self.ends[:-1]]).astype(np.int64)[: len(self)]]
+        starts = np.concatenate([[0], self.ends[:-1]]).astype(np.int64)[: len(self)]
+        cells: np.ndarray[Any, Any] = self.cells[starts]
+        return cells
 
     @cached_property
     def right(self) -> np.ndarray[Any, Any]:
         """[N] the cell of its last one."""
-        return self.cells[self.ends - 1]
+        cells: np.ndarray[Any, Any] = self.cells[self.ends - 1]
+        return cells
 
     def save(self, path: Path) -> None:
         """Write ``path``, whole or not at all."""
@@ -82,9 +85,8 @@ class TileWords:
             with np.load(path, allow_pickle=False) as found:
                 text = found["texts"].tobytes().decode("utf-8")
                 rows, columns = (int(side) for side in found["size"])
-                words = cls(
-                    tuple(text.split("\n") if text else ()), *(found[name] for name in _ARRAYS), (rows, columns)
-                )
+                arrays = {name: found[name] for name in _ARRAYS}
+                words = cls(texts=tuple(text.split("\n") if text else ()), size=(rows, columns), **arrays)
         except (OSError, ValueError, KeyError, EOFError, SyntaxError, zipfile.BadZipFile, tokenize.TokenError) as error:
             raise InputError(
                 f"{path}: wanted the words of a tile ({error}): delete it to read the tile again"
