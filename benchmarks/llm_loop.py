@@ -3,9 +3,9 @@
     python benchmarks/llm_loop.py [RUNS/paper_small/llm_loop]      (after `make llm-loop`; seconds)
 
 Prints one JSON line. ``agreement``: the model's verdict (CORRECT or not) against that of ``grounded`` on the same
-query, known answer and tile, a verdict that can't be read left out; ``answerable``: on a pair's own tile, ``mining``: on
-the nearest others. ``kappa`` is Cohen's. Neither judge is the truth. ``mined_alike``: the share of mined negatives that
-``grounded`` too wouldn't call an answer. ``calls``: by purpose, as the ledgers of the stages count them.
+query, known answer and tile, a verdict that can't be read left out; ``answerable``: on a pair's own tile, ``mining``:
+on the nearest others. ``kappa`` is Cohen's. Neither judge is the truth. ``mined_alike``: the share of mined negatives
+that ``grounded`` too wouldn't call an answer. ``calls``: by purpose, as the ledgers of the stages count them.
 """
 
 import argparse

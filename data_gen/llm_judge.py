@@ -23,7 +23,8 @@ STAND_IN = "an answer of some words"  # in a dry run, so that the second step is
 class JudgePrompts:
     """Shipped templates of the two steps.
 
-    ``answer``: answer.v1 with a tile's picture, or answer_text.v1 with its DOM text. ``exact_match_first``: an answer equal to the known one needs no judge.
+    ``answer``: answer.v1 with a tile's picture, or answer_text.v1 with its DOM text. ``exact_match_first``: an
+    answer equal to the known one needs no judge.
     """
 
     answer: str = "answer.v1"
