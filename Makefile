@@ -3,6 +3,7 @@
 # make test-all     the slow ones too        make check   ruff and mypy        make clean   remove venv and runs
 # make llm-loop     a small language model writes, filters and judges questions of 50 tiles (weights: 0.5 GB, fetched
 #                   once; LLM=my.gguf takes others, LLM_THREADS=2 is faster on an idle machine)
+# make paper-small  all experiments in small, two hours of two cores; goes on where it was (Debian: pages of cppreference)
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
@@ -16,7 +17,7 @@ LLM_THREADS ?= 1
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: quickstart llm-loop test test-all check clean
+.PHONY: quickstart llm-loop paper-small cppreference test test-all check clean
 .DELETE_ON_ERROR:
 
 $(READY): pyproject.toml .ci/install_system.sh .ci/install_browser.sh Makefile
@@ -32,10 +33,14 @@ $(READY): pyproject.toml .ci/install_system.sh .ci/install_browser.sh Makefile
 quickstart: $(READY)
 	$(BIN)/tilewright run configs/quickstart.yaml
 
-llm-loop: $(READY)
+paper-small: cppreference
+llm-loop paper-small: $(READY)
 	@[ -f "$(LLM)" ] || bash .ci/fetch_weights.sh $(BIN)/python "$(LLM)"
 	$(BIN)/python -m tilewright.data_gen.llm.llama_server $(LLM) --context 4096 --slots 1 --threads $(LLM_THREADS) -- \
-	  $(BIN)/tilewright run configs/recipes/llm_loop.yaml "llm.base_url={url}" "llm.model=$(basename $(notdir $(LLM)))"
+	  $(BIN)/tilewright run configs/recipes/$(subst -,_,$@).yaml "llm.base_url={url}" "llm.model=$(basename $(notdir $(LLM)))"
+
+cppreference:
+	@[ -d /usr/share/cppreference/doc/html ] || $$(command -v sudo) apt-get install -q -y cppreference-doc-en-html
 
 test: $(READY)
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
