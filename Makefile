@@ -1,9 +1,9 @@
 # make quickstart   set everything up and run the whole line on real pages (about 20 minutes on 2 cores)
 # make test         set everything up and run the tests
 # make test-all     the slow ones too        make check   ruff and mypy        make clean   remove venv and runs
-# make llm-loop     a small language model writes, filters and judges questions of 50 tiles (weights: 0.5 GB, fetched
-#                   once; LLM=my.gguf takes others, LLM_THREADS=2 is faster on an idle machine)
-# make paper-small  all experiments in small, two hours of two cores; goes on where it was (Debian: pages of cppreference)
+# make llm-loop LLM=my.gguf     a language model, served by llama.cpp, writes, filters and judges questions of 50 tiles
+#                               (LLM_THREADS=2 is faster on an idle machine)
+# make paper-small LLM=my.gguf  all experiments in small, up to three hours of two cores; goes on where it was
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
@@ -11,8 +11,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXTRAS := cpu,render,fetch,zim,pdf,quickstart,ocr,text,llama,st,test,dev
-WEIGHTS := $(VENV)/weights/Qwen2.5-Coder-0.5B-Instruct-Q4_K_M.gguf
-LLM ?= $(WEIGHTS)
+LLM ?=
 LLM_THREADS ?= 1
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
@@ -35,7 +34,7 @@ quickstart: $(READY)
 
 paper-small: cppreference
 llm-loop paper-small: $(READY)
-	@[ -f "$(LLM)" ] || bash .ci/fetch_weights.sh $(BIN)/python "$(LLM)"
+	@[ -f "$(LLM)" ] || (echo "make $@: wanted LLM=FILE, a chat model as GGUF, such as Qwen2.5-0.5B-Instruct or larger" && false)
 	$(BIN)/python -m tilewright.data_gen.llm.llama_server $(LLM) --context 4096 --slots 1 --threads $(LLM_THREADS) -- \
 	  $(BIN)/tilewright run configs/recipes/$(subst -,_,$@).yaml "llm.base_url={url}" "llm.model=$(basename $(notdir $(LLM)))"
 
