@@ -130,7 +130,9 @@ def _made_by(stages: Sequence[Finished]) -> str:
 
 
 def _times(stages: Sequence[Finished]) -> Markup:
-    rows = [[stage.stage, stage.folder.name, stage.identity[:_SHORT], *_used(stage)] for stage in stages]
+    rows = [
+        [stage.stage, "/".join(stage.folder.parts[-2:]), stage.identity[:_SHORT], *_used(stage)] for stage in stages
+    ]
     sums = _sums(stages)
     rows.append(["all", "", "", f"{sums['seconds']:.0f}", f"{sums['cpu_seconds']:.0f}"])
     return table(["Stage", "Folder", "Identity", "Seconds", "CPU seconds"], rows, "Time", numbers_from=3)

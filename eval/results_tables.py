@@ -84,14 +84,17 @@ def _plain(value: object) -> str:
 
 
 def _calls(stages: Sequence[Finished]) -> Markup:
-    """The ledgers of stages that asked a language model."""
-    ledgers = [(stage, stage.folder / LOGS / "ledger.json") for stage in stages]
-    found = [(stage, json.loads(path.read_text(encoding="utf-8"))) for stage, path in ledgers if path.is_file()]
-    names = list(dict.fromkeys(name for _, ledger in found for name, value in ledger.items() if _is_figure(value)))
-    rows = [[stage.stage, *[_plain(ledger.get(name, NONE)) for name in names]] for stage, ledger in found]
-    head = ["Stage", *[name.replace("_", " ") for name in names]]
-    return table(head, rows, "Calls of a language model") if rows else Markup("")
+    """The ledgers of stages that asked a language model, a line for each purpose."""
+    rows: list[list[object]] = []
+    for stage in stages:
+        path = stage.folder / LOGS / "ledger.json"
+        if path.is_file():
+            ledger = json.loads(path.read_text(encoding="utf-8"))
+            for purpose, sums in ledger["by_purpose"].items():
+                rows.append([stage.stage, purpose, *[_plain(sums[name]) or NONE for name in _CALLS]])
+    head = ["Stage", "Purpose", *[name.replace("_", " ") for name in _CALLS]]
+    return table(head, rows, "Calls of a language model, retries among them", numbers_from=2) if rows else Markup("")
 
 
-def _is_figure(value: object) -> bool:
-    return isinstance(value, (int, float, Mapping)) and not isinstance(value, bool)
+_CALLS = ("calls", "finished", "cached", "retries", "in_flight_at_kill", "failures", "unusable", "input_tokens",
+          "output_tokens", "cost")  # fmt: skip
