@@ -10,7 +10,7 @@ from tilewright.eval.reader_metrics import ABSTAINS, points_of
 from tilewright.eval.report.markup import Markup, join, table, tag, void
 from tilewright.eval.report.plots import Line, line_chart
 from tilewright.eval.report.tables import accuracy, difference_cell, facts_table
-from tilewright.eval.wording import NONE, interval, percent
+from tilewright.eval.wording import NONE, interval, percent, plain
 
 Metrics = Mapping[str, Any]
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -49,7 +49,7 @@ def render(metrics: Metrics) -> str:
         tag("h2", "Differences"),
         _difference_table(metrics),
         facts_table(list(metrics["readers"].items()), "Readers"),
-        facts_table([(name, _plain(value)) for name, value in metrics["settings"].items()], "Settings"),
+        facts_table([(name, plain(value)) for name, value in metrics["settings"].items()], "Settings"),
     ]
     body = tag("main", *[Markup(f"{section}\n") for section in sections])
     return (
@@ -192,7 +192,3 @@ def _difference_table(metrics: Metrics) -> Markup:
         return tag("p", "No readers were compared.", class_="note")
     head = ["Readers", "c", "k", *metrics["graders"]["columns"], "Abstains, gold absent"]
     return table(head, rows, "Paired differences, points; p-values by Holm's method within a column")
-
-
-def _plain(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

@@ -14,7 +14,7 @@ from tilewright.eval.report.markup import Markup, table
 from tilewright.eval.report.seed_tables import arm_difference_table, arms_table
 from tilewright.eval.report.tables import difference_table, measures_table, reader_table, recall_table
 from tilewright.eval.seed_arms import ACCURACY
-from tilewright.eval.wording import NONE
+from tilewright.eval.wording import NONE, plain
 
 Metrics = Mapping[str, Any]
 _LEVELS = (*LEVELS, STRING)
@@ -72,15 +72,11 @@ def _flat(counts: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str
         if isinstance(value, Mapping):
             yield from _flat(value, f"{above}{name}, ")
         else:
-            yield f"{above}{name}".replace("_", " "), _plain(value)
+            yield f"{above}{name}".replace("_", " "), _short(value)
 
 
-def _plain(value: object) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_plain(one)}" for name, one in value.items())
-    if isinstance(value, list):
-        return ", ".join(map(_plain, value))
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else plain(value)
 
 
 def _calls(stages: Sequence[Finished]) -> Markup:
@@ -91,7 +87,7 @@ def _calls(stages: Sequence[Finished]) -> Markup:
         if path.is_file():
             ledger = json.loads(path.read_text(encoding="utf-8"))
             for purpose, sums in ledger["by_purpose"].items():
-                rows.append([stage.stage, purpose, *[_plain(sums[name]) or NONE for name in _CALLS]])
+                rows.append([stage.stage, purpose, *[_short(sums[name]) or NONE for name in _CALLS]])
     head = ["Stage", "Purpose", *[name.replace("_", " ") for name in _CALLS]]
     return table(head, rows, "Calls of a language model, retries among them", numbers_from=2) if rows else Markup("")
 

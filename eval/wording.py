@@ -123,3 +123,12 @@ def learning_sentence(metrics: Mapping[str, Any]) -> str | None:
 def ran(row: Mapping[str, Any]) -> bool:
     """Whether a row was run."""
     return bool(row["status"] != NOT_RUN)
+
+
+def plain(value: object) -> str:
+    """A setting, fact or count as text: the items of a list, and the names and values of a mapping, between commas."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {plain(item)}" for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(plain(item) for item in value)
+    return str(value)

@@ -14,7 +14,7 @@ from tilewright.eval.report.markup import Markup, join, tag, void
 from tilewright.eval.report.plots import Line, line_chart
 from tilewright.eval.report.seed_tables import seed_tables
 from tilewright.eval.report.tables import difference_table, facts_table, measures_table, reader_table, recall_table
-from tilewright.eval.wording import learning_sentence, pixel_sentence, pool_sentence, ran
+from tilewright.eval.wording import learning_sentence, pixel_sentence, plain, pool_sentence, ran
 
 _HERE = Path(__file__).parent
 
@@ -186,13 +186,13 @@ _PICTURE_NOTE = (
 
 
 def _provenance(metrics: Mapping[str, Any]) -> list[Markup]:
-    settings = [(name, _plain(value)) for name, value in metrics["settings"].items()]
+    settings = [(name, plain(value)) for name, value in metrics["settings"].items()]
     rows = [
-        (name, "; ".join(f"{key.replace('_', ' ')} {_plain(value)}" for key, value in row["facts"].items()))
+        (name, "; ".join(f"{key.replace('_', ' ')} {plain(value)}" for key, value in row["facts"].items()))
         for name, row in metrics["rows"].items()
         if row.get("facts")
     ]
-    stages = [(stage["stage"], f"{stage['identity']}: {_plain(stage['counts'])}") for stage in metrics["provenance"]]
+    stages = [(stage["stage"], f"{stage['identity']}: {plain(stage['counts'])}") for stage in metrics["provenance"]]
     parts = [facts_table(settings, "Settings"), facts_table(rows, "Rows")]
     outside = metrics["questions"]["gold_outside_listed"]
     if outside:
@@ -200,11 +200,3 @@ def _provenance(metrics: Mapping[str, Any]) -> list[Markup]:
             facts_table([("query_id", ", ".join(outside))], "Questions whose gold is not among what is searched")
         )
     return [*parts, facts_table(stages, "Stages before this one: request identity and counts")] if stages else parts
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_plain(item)}" for key, item in value.items())
-    if isinstance(value, (list, tuple)):
-        return ", ".join(_plain(item) for item in value)
-    return str(value)
