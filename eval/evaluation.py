@@ -15,13 +15,21 @@ from tilewright.eval.delivery_measures import delivery_measures
 from tilewright.eval.evidence.row_trace import RowTraces
 from tilewright.eval.evidence_judge import EvidenceJudge, judged_hits
 from tilewright.eval.grading_cells import JUDGE, GraderName, JudgeOptions, grade_cells
-from tilewright.eval.metrics import NOT_RUN, PAGE, STRING, TILE, RowResult, Scorer
+from tilewright.eval.metrics import NOT_RUN, PAGE, STRING, TILE, RowResult
 from tilewright.eval.parts import Question
 from tilewright.eval.reading import Answers, answer_cell, records_of
 from tilewright.eval.registry import Registry
 from tilewright.eval.rows import Cell, RowSpec, Search, cells_of, retrievers_of, search
-from tilewright.eval.scoring import Measure, answer_differences, cell_metrics, retrieval_metrics, scores_of
-from tilewright.eval.seed_arms import SeedArms, reading_values, retrieval_values
+from tilewright.eval.scoring import (
+    Measure,
+    Measurements,
+    answer_differences,
+    cell_metrics,
+    measurements,
+    retrieval_metrics,
+    scores_of,
+)
+from tilewright.eval.seed_arms import SeedArms, reading_values
 from tilewright.eval.tools import MissingToolError
 
 
@@ -142,9 +150,8 @@ class Evaluation:
             for name in retrievers_of(plan.specs)
         }
         missing = {name: why for name, why in self.missing.items() if name in titles}
-        found = retrieval_metrics(
-            plan.measure, workshop.questions, workshop.pool, self.results, titles, missing, plan.compare
-        )
+        measured = measurements(plan.measure, workshop.questions, workshop.pool, self.results)
+        found = retrieval_metrics(plan.measure, measured, self.results, titles, missing, plan.compare)
         bootstrap = plan.measure.bootstrap(plan.read)
         cells = [
             cell_metrics(cell, records, plan.columns, bootstrap, plan.measure.max_error_share)
@@ -161,21 +168,21 @@ class Evaluation:
             "graders": {"columns": plan.columns, "deciding": plan.deciding},
             "readers": cells,
             "reader_differences": answer_differences(named, plan.columns, plan.compare, bootstrap),
-            "seeds": self._over_seeds(bootstrap),
-            "analyses": self._analyses([cell for cell in cells if cell["status"] != NOT_RUN]),
+            "seeds": self._over_seeds(measured, bootstrap),
+            "analyses": self._analyses([cell for cell in cells if cell["status"] != NOT_RUN], measured),
         }
 
-    def _over_seeds(self, bootstrap: ClusterBootstrap) -> dict[str, Any]:
-        plan, workshop = self.plan, self.registry.workshop
+    def _over_seeds(self, measured: Measurements, bootstrap: ClusterBootstrap) -> dict[str, Any]:
+        plan = self.plan
         if not plan.seeds.arms:
             return {}
         named = {cell.name: records for cell, records in self.records.items()}
         return plan.seeds.metrics(
-            retrieval_values(plan.measure, workshop.questions, workshop.pool, self.results),
+            (measured.scorer.bootstrap, measured.values),
             reading_values(bootstrap, named, plan.columns),
         )
 
-    def _analyses(self, cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def _analyses(self, cells: Sequence[Mapping[str, Any]], measured: Measurements) -> dict[str, Any]:
         plan = self.plan
         named = {cell.name: records for cell, records in self.records.items()}
         bootstrap = plan.measure.bootstrap(plan.read)
@@ -196,7 +203,7 @@ class Evaluation:
             "accuracy_by_kind": accuracy,
             "accuracy_by_source": sources,
             "evidence_trace": self._traces(),
-            **self._of_retrieval(),
+            **self._of_retrieval(measured),
             "token_sweep": analyses.token_sweep(cells, plan.deciding),
             "costs": analyses.costs(named, self._prices()),
         }
@@ -214,16 +221,15 @@ class Evaluation:
             if not registry.retriever(cell.retriever).closed_book
         }
 
-    def _of_retrieval(self) -> dict[str, Any]:
+    def _of_retrieval(self, found: Measurements) -> dict[str, Any]:
         plan, workshop = self.plan, self.registry.workshop
-        bootstrap = plan.measure.bootstrap(workshop.questions)
-        scorer = Scorer(workshop.questions, workshop.pool, bootstrap, ks=plan.measure.ks, depth=plan.measure.depth)
+        scorer, bootstrap = found.scorer, found.scorer.bootstrap
         kinds, ranks, displaced, evidence = {}, {}, {}, {}
         for name, result in self.results.items():
             retriever = self.registry.retriever(name)
             if retriever.closed_book:
                 continue
-            measured = scorer.measure(result)
+            measured = found.values[name]
             level, figure = TILE if TILE in measured else PAGE, f"recall@{plan.measure.ks[-1]}"
             kinds[name] = {
                 "level": level,

@@ -8,7 +8,17 @@ import numpy as np
 
 from tilewright.data_gen.records import EvalRecord
 from tilewright.eval.bootstrap import ClusterBootstrap, Values
-from tilewright.eval.metrics import COMPLETE, FAILED, INCOMPLETE, NOT_RUN, RowResult, Scorer, as_json, compared
+from tilewright.eval.metrics import (
+    COMPLETE,
+    FAILED,
+    INCOMPLETE,
+    NOT_RUN,
+    Measured,
+    RowResult,
+    Scorer,
+    as_json,
+    compared,
+)
 from tilewright.eval.parts import Question
 from tilewright.eval.questions import Pool, clusters
 from tilewright.eval.rows import Cell
@@ -33,10 +43,25 @@ class Measure:
         )
 
 
+@dataclass(frozen=True)
+class Measurements:
+    """What all retrievers found, measured once: {retriever: its values of each question}, and what measured them."""
+
+    scorer: Scorer
+    values: Mapping[str, Measured]
+
+
+def measurements(
+    measure: Measure, questions: Sequence[Question], pool: Pool, results: Mapping[str, RowResult]
+) -> Measurements:
+    """The values of every retriever's figures. Raises InputError as ``Scorer.measure``."""
+    scorer = Scorer(questions, pool, measure.bootstrap(questions), ks=measure.ks, depth=measure.depth)
+    return Measurements(scorer, {name: scorer.measure(result) for name, result in results.items()})
+
+
 def retrieval_metrics(
     measure: Measure,
-    questions: Sequence[Question],
-    pool: Pool,
+    found: Measurements,
     results: Mapping[str, RowResult],
     titles: Mapping[str, str],
     missing: Mapping[str, str],
@@ -47,8 +72,7 @@ def retrieval_metrics(
     ``missing``: {row: why it wasn't run}. A difference needs both of its rows; p-values are corrected by Holm's method
     within each figure.
     """
-    scorer = Scorer(questions, pool, measure.bootstrap(questions), ks=measure.ks, depth=measure.depth)
-    measured = {name: scorer.measure(result) for name, result in results.items()}
+    scorer, measured = found.scorer, found.values
     rows: dict[str, Any] = {}
     for name, title in titles.items():
         if name in missing:
@@ -60,11 +84,16 @@ def retrieval_metrics(
         for row, against in compare
         if row in measured and against in measured
     ]
-    for level in sorted({level for found in differences for level in found} - {"row", "against"}):
-        having = [found[level] for found in differences if level in found]
+    correct_by_figure(differences)
+    return {"chance": scorer.chance, "rows": rows, "differences": differences}
+
+
+def correct_by_figure(differences: Sequence[Mapping[str, Any]]) -> None:
+    """``correct`` each figure of each level by itself. ``differences``: {row, against, level: figure: comparison}."""
+    for level in sorted({level for entry in differences for level in entry} - {"row", "against"}):
+        having = [entry[level] for entry in differences if level in entry]
         for name in dict.fromkeys(name for figures in having for name in figures):
             correct([figures[name] for figures in having if name in figures])
-    return {"chance": scorer.chance, "rows": rows, "differences": differences}
 
 
 def correct(comparisons: Sequence[dict[str, Any]]) -> None:

@@ -12,10 +12,8 @@ import numpy as np
 
 from tilewright.data_gen.records import EvalRecord
 from tilewright.eval.bootstrap import ClusterBootstrap, Values
-from tilewright.eval.metrics import Measured, RowResult, Scorer, as_json, compared
-from tilewright.eval.parts import Question
-from tilewright.eval.questions import Pool
-from tilewright.eval.scoring import Measure, correct, scores_of
+from tilewright.eval.metrics import Measured, as_json, compared
+from tilewright.eval.scoring import correct_by_figure, scores_of
 from tilewright.eval.statistics_cells import over_seeds
 
 ACCURACY = "accuracy"
@@ -88,20 +86,8 @@ class SeedArms:
             for left, right in self.compare
             if left in means and right in means
         ]
-        for level in sorted({level for entry in found for level in entry} - {"row", "against"}):
-            having = [entry[level] for entry in found if level in entry]
-            for name in sorted({name for figures in having for name in figures}):
-                correct([figures[name] for figures in having if name in figures])
+        correct_by_figure(found)
         return found
-
-
-def retrieval_values(
-    measure: Measure, questions: Sequence[Question], pool: Pool, results: Mapping[str, RowResult]
-) -> tuple[ClusterBootstrap, dict[str, Measured]]:
-    """The bootstrap, and {retriever: level: figure: [Q]}."""
-    bootstrap = measure.bootstrap(questions)
-    scorer = Scorer(questions, pool, bootstrap, ks=measure.ks, depth=measure.depth)
-    return bootstrap, {name: scorer.measure(result) for name, result in results.items()}
 
 
 def reading_values(
