@@ -9,12 +9,13 @@ from tilewright.eval.evaluation import Evaluation
 from tilewright.eval.questions import subset
 from tilewright.eval.report.curves import figures_of
 from tilewright.eval.report.data import browser_data
+from tilewright.eval.report.fitting import fitted
 from tilewright.eval.report.page import render
 from tilewright.eval.report.papers import latex_table, markdown_table
 from tilewright.eval.report.pictures import data_urls, write_pictures
 from tilewright.eval.sources import TrainingRun
 
-PICTURE_BYTES = 20_000_000
+PICTURE_BYTES, REPORT_BYTES = 20_000_000, 29_000_000
 REPORT, PICTURES = "report.html", "report_pictures"
 
 
@@ -39,19 +40,21 @@ def write_report(
 ) -> None:
     """Write report.html, table.md, table.tex and, with ``all_pictures``, report_pictures/.
 
-    The pictures of a sample of questions stand in the file, as large as 20 MB allow.
+    The pictures of a sample of questions stand in the file, as large as 20 MB allow, and their texts whole; texts of
+    other questions are cut, if need be, so that the file stays below 30 MB.
     """
     workshop = evaluation.registry.workshop
     data = browser_data(evaluation, shown.shown_hits)
     sample = {question.query_id for question in subset(workshop.questions, shown.shown_questions, shown.seed, "shown")}
     embedded = _tiles(question for question in data["questions"] if question["id"] in sample)
     embedded = [tile for tile in embedded if tile in workshop.pool.page_of]
-    data["pictures"] = data_urls(workshop.store, embedded, budget_bytes=PICTURE_BYTES)
+    pictures = data_urls(workshop.store, embedded, budget_bytes=PICTURE_BYTES)
     data["files"], data["folder"], data["k"] = [], PICTURES, metrics["settings"]["ks"][-1]
     if shown.all_pictures:
         wanted = {tile for tile in _tiles(data["questions"]) if tile in workshop.pool.page_of}
-        data["files"] = sorted(wanted - data["pictures"].keys())
+        data["files"] = sorted(wanted - pictures.keys())
         write_pictures(workshop.store, data["files"], out / PICTURES)
+    data = fitted(data, sample, REPORT_BYTES - sum(map(len, pictures.values()))) | {"pictures": pictures}
     figures = [figure for run in runs for figure in figures_of(run.title, run.curve, run.counts)]
     write_atomically(out / REPORT, render(metrics, data, figures))
     write_atomically(out / "table.md", markdown_table(metrics))

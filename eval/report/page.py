@@ -173,6 +173,7 @@ def _browser() -> Markup:
     return join(
         [
             tag("p", _PICTURE_NOTE, " ", keys, class_="note"),
+            tag("p", id="cut", class_="note"),
             filters,
             tag("div", side, tag("article", id="detail", aria_live="polite"), class_="browser"),
         ]

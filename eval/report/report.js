@@ -162,7 +162,8 @@ function answer(row, said) {
   const scores = Object.entries(said.scores).map(([name, score]) => `${name} ${score === null ? "–" : score.toFixed(2)}`);
   const facts = `${said.mode}; ${said.verdict || "not graded"}; ${scores.join(", ")}; ${said.tokens[0]} tokens in, ${said.tokens[1]} out`;
   const flags = said.flags.length ? `; ${said.flags.join(", ")}` : "";
-  const given = said.given.map((item) => {
+  const given = said.given.map((place) => {
+    const item = data.given[place];
     const caption = `${item.source}, ${item.tokens} tokens${item.px.length ? `, ${item.px[0]} × ${item.px[1]} px` : ""}`;
     return figure(item.id, "", caption, item.text);
   });
@@ -173,11 +174,12 @@ function answer(row, said) {
 function hits(row, found) {
   if (found.error) return [make("h4", {}, row), make("p", { class: "near-text" }, `error: ${found.error}`)];
   const title = `${row}: gold page ${found.rank > 0 ? `at rank ${found.rank}` : "not found"}, answer as a string ${found.evidence ? `at rank ${found.evidence}` : "in no hit"}`;
-  const shown = found.hits.map((hit, place) => {
-    const kind = hit.right === "tile" ? "right" : hit.right === "page" ? "near" : "wrong";
-    const verdict = hit.right === "tile" ? "✓ gold tile" : hit.right === "page" ? "✓ gold page" : "✗ other page";
-    const caption = `${place + 1}. ${verdict}${hit.holds ? ", holds the answer" : ""}: ${data.titles[hit.page] || hit.page} (${hit.score})`;
-    return figure(hit.id, kind, caption, hit.text);
+  const shown = found.hits.map(([number, score, right, holds], place) => {
+    const item = data.items[number];
+    const kind = ["wrong", "near", "right"][right];
+    const verdict = ["✗ other page", "✓ gold page", "✓ gold tile"][right];
+    const caption = `${place + 1}. ${verdict}${holds ? ", holds the answer" : ""}: ${data.titles[item.page] || item.page} (${score})`;
+    return figure(item.id, kind, caption, item.text);
   });
   return [make("h4", {}, title), make("div", { class: "hits" }, ...shown)];
 }
@@ -193,7 +195,14 @@ function option(value, text) {
   return make("option", { value }, text === undefined ? value : text);
 }
 
+function cutNote() {
+  const [characters, hits] = data.cut;
+  if (characters === null) return "";
+  return `Texts are cut after ${characters} characters${hits === null ? "" : ` and hits after ${hits}`}, but for the sample of questions with pictures; the folders records and runs beside this file hold all.`;
+}
+
 function fill() {
+  byId("cut").textContent = cutNote();
   const rows = [...data.cells, ...data.retrievers];
   byId("row").append(...rows.map((name) => option(name)));
   byId("other").append(option("", "no other row"), ...rows.map((name) => option(name)));
