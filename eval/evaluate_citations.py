@@ -4,6 +4,7 @@ Writes metrics.json, table.md, citations/{system}.jsonl and, with ``tiles``, cit
 pictures of the tiles that show them.
 """
 
+import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,20 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.configs.bounds import check_bounds
-from tilewright.configs.digests import plain
+from tilewright.configs.digests import LOGS, plain
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import process_items
-from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main, write_atomically
+from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_path, main, write_atomically
 from tilewright.data_gen.llm import LlmSettings
 from tilewright.data_gen.records import QAPair, read_jsonl
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.eval.bootstrap import ClusterBootstrap
 from tilewright.eval.evidence.long_units import rough_tokens
+from tilewright.eval.evidence.spire.citation_cost import report_cost
 from tilewright.eval.evidence.spire.citation_page import write_page
-from tilewright.eval.evidence.spire.citing import Citer, Citing
+from tilewright.eval.evidence.spire.citing import Citer, Citing, labels_folder
 from tilewright.eval.evidence.spire.engines import require_search
 from tilewright.eval.evidence.spire.groups import Group, corpus_group, htmlrag_groups
-from tilewright.eval.evidence.spire.helpful_judge import ToJudge, judge
+from tilewright.eval.evidence.spire.helpful_judge import citations_to_judge, judge
 from tilewright.eval.evidence.spire.measures import Outcome, helpful, per_question, ratio_difference, summary
 from tilewright.eval.evidence.spire.segmenters import Segmenter, SegmenterName
 from tilewright.eval.evidence.spire.systems import SystemOptions
@@ -62,6 +64,7 @@ class Config:
     segmenter: SegmenterName = "nupunkt"
     judge: LlmSettings | None = None
     shown: int = 3
+    dry_run: bool = execution(default=False)
 
     def __post_init__(self) -> None:
         check_bounds(self, 1, None, "count", "resamples")
@@ -77,6 +80,12 @@ class Config:
             if name not in self.systems:
                 raise ValueError(f"compare: wanted some of {sorted(self.systems)}, found {name!r}")
 
+    def as_dry_run(self, out: Path) -> "Config":
+        """The same, asking no model: it ends with what they would be asked."""
+        if self.judge is None and all(system.labels is None for system in self.systems.values()):
+            raise InputError("dry run: wanted a judge or a system with labels, found nothing that asks a model")
+        return dataclasses.replace(self, out=out, dry_run=True)
+
 
 def evaluate_citations(config: Config, inputs: Inputs, out: Path) -> Counts:
     """Raises InputError for questions or pages that can't be read, MissingToolError for a search's package."""
@@ -88,9 +97,11 @@ def evaluate_citations(config: Config, inputs: Inputs, out: Path) -> Counts:
     groups = [_only(group, chosen) for group in groups if any(q.query_id in chosen for q in group.questions)]
     questions = [question for group in groups for question in group.questions]
     citer = Citer(groups, Segmenter(config.segmenter), _counter(inputs), _tiles(inputs), out)
+    if config.dry_run:
+        report_cost(config.systems, citer, questions, config.judge, out)
     found = {name: _cited(name, options, citer, questions, out) for name, options in config.systems.items()}
     if config.judge is not None:
-        found = {name: _judged(cited, questions, config.judge, out) for name, cited in found.items()}
+        found = _judged(found, questions, config.judge, out)
     metrics = _metrics(config, questions, found)
     write_atomically(out / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     write_atomically(out / "table.md", _table(metrics))
@@ -141,17 +152,21 @@ def _cited(name: str, options: SystemOptions, citer: Citer, questions: Sequence[
             yield question, plain(citing)
 
     values = process_items(f"cite {name}", questions, lambda question: f"{name}/{question.query_id}", work, out)
+    for ledger in (labels_folder(out, name) / LOGS).glob("*"):
+        write_atomically(out / LOGS / f"labels.{name}.{ledger.name}", ledger.read_text(encoding="utf-8"))
     return [Citing.from_plain(values[f"{name}/{question.query_id}"]) for question in questions]
 
 
-def _judged(cited: Sequence[Citing], questions: Sequence[Question], settings: LlmSettings, out: Path) -> list[Citing]:
-    asked = [
-        ToJudge(question.query, question.answers, one)
-        for question, citing in zip(questions, cited, strict=True)
-        for one in citing.outcome.cited
-    ]
+def _judged(
+    found: Mapping[str, Sequence[Citing]], questions: Sequence[Question], settings: LlmSettings, out: Path
+) -> dict[str, list[Citing]]:
+    """The citations of all systems with verdicts, asked for in one session; equal citations share a verdict."""
+    asked = citations_to_judge((citing for cited in found.values() for citing in cited), questions)
     verdicts = iter(judge(asked, settings, out))
-    return [citing.judged(tuple(next(verdicts) for _ in citing.outcome.cited)) for citing in cited]
+    return {
+        name: [citing.judged(tuple(next(verdicts) for _ in citing.outcome.cited)) for citing in cited]
+        for name, cited in found.items()
+    }
 
 
 def _metrics(config: Config, questions: Sequence[Question], found: Mapping[str, Sequence[Citing]]) -> dict[str, Any]:

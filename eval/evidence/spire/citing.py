@@ -11,6 +11,7 @@ from tilewright.eval.evidence.spire.citations import NO_TILES, Citation, PageTil
 from tilewright.eval.evidence.spire.document import Document
 from tilewright.eval.evidence.spire.engines import encoder_of, simple_engine
 from tilewright.eval.evidence.spire.groups import Group
+from tilewright.eval.evidence.spire.labellers import Labeller
 from tilewright.eval.evidence.spire.measures import Cited, Outcome
 from tilewright.eval.evidence.spire.seed_index import DenseEngine, Engine, MakeEngine
 from tilewright.eval.evidence.spire.segmenters import Segmenter
@@ -63,11 +64,14 @@ class Citer:
         for tile_id in store.tile_ids if store is not None else ():
             self._tiles_of.setdefault(page_of(tile_id), []).append(tile_id)
 
-    def run(self, name: str, options: SystemOptions, todo: Sequence[Question]) -> Iterator[tuple[Question, Citing]]:
-        """Each question's citations by ``options``; ``name`` is the system's."""
+    def run(
+        self, name: str, options: SystemOptions, todo: Sequence[Question], labeller: Labeller | None = None
+    ) -> Iterator[tuple[Question, Citing]]:
+        """Each question's citations by ``options``; ``name`` is the system's. ``labeller``: in place of its own."""
+        labeller = labeller or options.labeller()
         wanted = {question.query_id for question in todo}
         make = _maker(options.search)
-        folder = self._out / ".labels" / name
+        folder = labels_folder(self._out, name)
         folder.mkdir(parents=True, exist_ok=True)
         for number, group in enumerate(self._groups):
             questions = [question for question in group.questions if question.query_id in wanted]
@@ -75,7 +79,7 @@ class Citer:
                 continue
             documents = self._documents(number, group)
             segmenter = self._segmenter.name
-            for answer in run_system(options, documents, segmenter, questions, self._count, make, folder):
+            for answer in run_system(options, documents, segmenter, questions, self._count, make, folder, labeller):
                 yield answer.question, self._citing(answer, documents, group)
 
     def _documents(self, number: int, group: Group) -> dict[str, Document]:
@@ -98,6 +102,11 @@ class Citer:
         if page_id not in self._read:
             self._read[page_id] = PageTiles(self.tiles.light(tile_id) for tile_id in self._tiles_of.get(page_id, ()))
         return self._read[page_id]
+
+
+def labels_folder(out: Path, name: str) -> Path:
+    """Where the label filter of the system ``name`` keeps replies and its ledger."""
+    return out / ".labels" / name
 
 
 def _maker(search: SearchOptions) -> MakeEngine:

@@ -1,7 +1,7 @@
 """Whether a citation helps to answer a question, as a language model judges it with the known answer in view."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,9 @@ from typing import Any
 from tilewright.configs.items import ItemError
 from tilewright.data_gen.llm import Answered, Client, LlmSettings, Request, Session
 from tilewright.data_gen.prompts import data_block
+from tilewright.eval.evidence.spire.citing import Citing
 from tilewright.eval.evidence.spire.measures import Cited
+from tilewright.eval.parts import Question
 
 PURPOSE = "judge citations"
 PROMPT = """A question has a known answer. A passage was cited for it. Judge whether the passage, by itself, supports the known answer or a necessary part of it.
@@ -38,6 +40,16 @@ def parse_helpful(reply: str) -> bool | None:
     """True or false for a reply that is one of the two words and nothing else; None for any other."""
     found = _VERDICT.fullmatch(reply.strip())
     return None if found is None else found[1] == "HELPFUL"
+
+
+def citations_to_judge(cited: Iterable[Citing], questions: Sequence[Question]) -> list[ToJudge]:
+    """Every citation of ``cited`` in order, each with its question."""
+    asked = {question.query_id: question for question in questions}
+    return [
+        ToJudge(asked[citing.outcome.query_id].query, asked[citing.outcome.query_id].answers, one)
+        for citing in cited
+        for one in citing.outcome.cited
+    ]
 
 
 def judge(asked: Sequence[ToJudge], settings: LlmSettings, out: Path) -> list[bool | None]:

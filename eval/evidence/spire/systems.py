@@ -71,6 +71,7 @@ def run_system(
     count: CountTokens,
     make: MakeEngine,
     out: Path,
+    labeller: Labeller,
 ) -> list[Answer]:
     """One outcome for each question over ``documents`` {page_id: document}. ``out``: a folder for a model's replies."""
     queries = [question.query for question in questions]
@@ -82,7 +83,7 @@ def run_system(
         ]
     bare = options.mode == "noctx"
     index = SeedIndex(documents, segmenter, bare=bare)
-    spire = Spire(documents.__getitem__, options.spire(), options.labeller(), out)
+    spire = Spire(documents.__getitem__, options.spire(), labeller, out)
     answers = []
     for question, hits in zip(questions, make(index.texts).search(queries, options.pool), strict=True):
         found_views = spire.answer(question.query, candidates_of(hits, index.places), count)

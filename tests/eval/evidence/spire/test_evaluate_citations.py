@@ -2,12 +2,14 @@
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tilewright.configs.stage import run_stage
+from tilewright.configs.errors import InputError
+from tilewright.configs.stage import dry_run, run_stage
 from tilewright.data_gen.llm import LlmSettings
 from tilewright.eval.evaluate_citations import STAGE, Config
 from tilewright.eval.evidence.spire.citing import Citing
@@ -104,6 +106,24 @@ def test_htmlrag_questions_over_pages_of_their_own_with_models(html_set: Path, s
     assert entries["full"]["citations_total"] == 3 and entries["full"]["helpful_judged"]["ratio"] == 1.0
     for citing in lines(out / "citations" / "full.jsonl"):
         assert {citation.page_id.partition("-")[0] for citation in citing.citations} == {citing.outcome.query_id}
+
+
+def test_a_dry_run_counts_the_calls_that_a_run_then_makes(html_set: Path, server: str, tmp_path: Path) -> None:
+    """The scripted server chooses what shared words choose, so that here the estimate is the run's number."""
+    llm = LlmSettings("m", 0.0, 64, base_url=server, max_retries=0)
+    systems = {"embedding": SystemOptions("embedding"), "full": SystemOptions("full", labels=llm)}
+    asking = config(tmp_path / "out", systems=systems, compare=(), html_sets=(html_set,), judge=llm)
+    said = dry_run(STAGE, asking)
+    assert "labels of full: dry run of m: no call was made" in said and not asking.out.exists()
+    calls = dict(re.findall(r"^  ([a-z ]+): calls (\d+),", said, re.MULTILINE))
+    run_stage(STAGE, asking)
+    made = {}
+    for name, ledger in (("labels", "labels.full.ledger"), ("judge citations", "ledger")):
+        sums = json.loads((asking.out / "logs" / f"{ledger}.json").read_text())
+        made[name] = sums["by_purpose"][name]["finished"]
+    assert made == {name: int(count) for name, count in calls.items()}
+    with pytest.raises(InputError, match="nothing that asks a model"):
+        dry_run(STAGE, config(tmp_path / "out", html_sets=(html_set,)))
 
 
 def test_what_was_cited_before_a_stop_is_not_cited_again(html_set: Path, tmp_path: Path) -> None:
