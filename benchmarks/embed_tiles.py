@@ -2,6 +2,7 @@
 
     python benchmarks/embed_tiles.py                (1,000 tiles: about 30 minutes on 2 idle cores)
     python benchmarks/embed_tiles.py --tiles 60     (a look: about 3 minutes)
+    python benchmarks/embed_tiles.py --only memory
 
 Tiles are 875 x 1024 px PNGs of drawn text, each with pixels of its own. In every round, by turns on the same tiles: the
 forward of prepared batches (F), decoding, resizing and cutting into patches by the stage's threads without a model (D),
@@ -10,9 +11,10 @@ and the stage. Torch and the stage's threads both use all cores.
 - ``ratio``: F over the time of the stage (plan, embedding, writing; loading the model apart); ``ratio_with_loading``.
   On a GPU wanted >= 0.95, on two cores >= 0.95 x ``bound``, with ``bound`` = F / (F + D): all cores busy all the time.
 - ``decode_speedup``: of ``workers`` threads over one.
-- ``peak_mb``: growth of the process while it embeds a quarter of the tiles, and all, each in a process of its own, at
-  a third of their sides in batches of 512 visual tokens; ``peak_kb_a_tile``: what a further tile costs (its vector
-  takes 8 kB on disk).
+- ``memory``: of a process of its own that embeds all tiles, at a third of their sides in batches of 512 visual tokens:
+  its anonymous memory (no file that is mapped) beyond that before the stage, sampled 20 times a second, median and
+  peak of every quarter of the time; ``kb_a_tile``: from the second quarter's median to the last one's, by the tiles
+  between them (a tile's vector takes 8 kB on disk).
 - ``reuse``: counts and share of the time of all tiles where 1 % of them are new.
 """
 
@@ -23,6 +25,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from functools import cache
@@ -132,41 +135,51 @@ def small(folder: Path, out: str, store: str, workers: int, reuse: tuple[Path, .
 
 
 def child(folder: Path, count: int, workers: int) -> None:
-    """Embed ``count`` small tiles in this process; print by how much it grew, in MB, at most."""
+    """Embed ``count`` small tiles in this process; print the memory that it takes over time, in MB."""
     encoder = load_encoder(folder / "nano/embedder", device=choose_device())
-    config = small(folder, f"small_vectors{count}", f"small{count}", workers)
-    some = TileStore.open(config.tiles)
-    forward(encoder, list(islice(batches(encoder, some, config, workers), 1)))
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts from here
-    before = status_mb("VmRSS")
+    config = small(folder, "small_vectors", "small", workers)
+    forward(encoder, list(islice(batches(encoder, TileStore.open(config.tiles), config, workers), 1)))
+    before, samples, ended = anonymous_mb(), list[float](), threading.Event()
+
+    def sample() -> None:
+        while not ended.wait(0.05):
+            samples.append(anonymous_mb() - before)
+
+    watch = threading.Thread(target=sample)
+    watch.start()
     run_stage(STAGE, config)
-    print(json.dumps(round(status_mb("VmHWM") - before, 1)))
+    ended.set()
+    watch.join()
+    quarters = np.array_split(np.array(samples), 4)
+    medians = [float(np.median(quarter)) for quarter in quarters]
+    found = {"tiles": count, "median_mb": medians, "peak_mb": [float(quarter.max()) for quarter in quarters]}
+    a_tile = 1024 * (medians[3] - medians[1]) / (count / 2)
+    rounded = {
+        name: [round(one, 1) for one in value] if isinstance(value, list) else value for name, value in found.items()
+    }
+    print(json.dumps(rounded | {"kb_a_tile": round(a_tile, 2)}))
 
 
-def status_mb(key: str) -> float:
-    """A figure of this process in MB, by the kernel."""
+def anonymous_mb() -> float:
+    """Memory of this process that no file backs, in MB, by the kernel."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(key)) / 1024
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
 
 
 def memory(folder: Path, count: int, workers: int) -> dict[str, Any]:
-    """Peaks of a quarter and of all tiles."""
-    peaks = []
-    for size in (count // 4, count):
-        write_store(folder / f"small{size}", tiles(0, size, SMALL_PX))
-        command = [sys.executable, __file__, "--child", str(folder), "--tiles", str(size), "--workers", str(workers)]
-        peaks.append(
-            json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")[-2])
-        )
-    a_tile = 1024 * (peaks[1] - peaks[0]) / (count - count // 4)
-    return {"peak_mb": peaks, "peak_tiles": [count // 4, count], "peak_kb_a_tile": round(a_tile, 2)}
+    """Memory over time, of a process of its own."""
+    write_store(folder / "small", tiles(0, count, SMALL_PX))
+    command = [sys.executable, __file__, "--child", str(folder), "--tiles", str(count), "--workers", str(workers)]
+    command += ["--threads", str(torch.get_num_threads())]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return {"memory": json.loads(said.split("\n")[-2])}
 
 
 def reuse(folder: Path, count: int, workers: int) -> dict[str, Any]:
     """Rebuild after 1 % of the tiles joined; after ``memory``, whose vectors are taken over."""
     more = max(1, count // 100)
     write_store(folder / "grown", tiles(0, count + more, SMALL_PX))
-    grown = small(folder, "again", "grown", workers, (folder / f"small_vectors{count}",))
+    grown = small(folder, "again", "grown", workers, (folder / "small_vectors",))
     whole = small(folder, "whole", "grown", workers)
     seconds = [timed(lambda config=config: run_stage(STAGE, config)) for config in (grown, whole)]
     counts = json.loads((grown.out / "manifest.json").read_text(encoding="utf-8"))["counts"]
@@ -181,6 +194,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--workers", type=int, default=cores)
     parser.add_argument("--threads", type=int, default=cores, help="torch's")
+    parser.add_argument("--only", choices=("memory",))
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -191,8 +205,12 @@ def main() -> None:
         folder = Path(name)
         run_stage(make_nano.STAGE, make_nano.Config(folder / "nano", "nano"))
         result: dict[str, Any] = {"device": str(choose_device()), "cores": cores, "threads": options.threads}
-        result |= {"workers": options.workers} | speed(folder, options.tiles, options.rounds, options.workers)
-        result |= memory(folder, options.tiles, options.workers) | reuse(folder, options.tiles, options.workers)
+        result |= {"workers": options.workers}
+        if options.only is None:
+            result |= speed(folder, options.tiles, options.rounds, options.workers)
+        result |= memory(folder, options.tiles, options.workers)
+        if options.only is None:
+            result |= reuse(folder, options.tiles, options.workers)
     print(json.dumps(result))
 
 

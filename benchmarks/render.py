@@ -9,6 +9,8 @@ only the default corpus (the 106 articles inside the gensim wheel) is measured.
   ``screenshot(full_page=True)`` of the same HTML files in one page of the same program, with the same flags (font
   hinting moves words), in turns; ``ratio`` wanted >= 2. ``program``: what both run; ``ratio_full_browser``: against
   the loop in the full browser, where there is one.
+- ``cpu_s_a_tile`` and ``plain_cpu_s_a_tile``: CPU seconds of the whole machine, which must be idle otherwise;
+  ``bound``: the ratio that all cores would reach if a tile took as much CPU as in the plain loop.
 - ``pages_with_other_pixels``: of those up to 16,000 px, our tiles put together against the loop's picture; wanted 0.
 - ``seam_mismatches``: of higher pages, tile edges against captures that overlap them; wanted 0.
 - ``memory_ratio``: peak PSS of the process tree with 600 pages over that with 100; wanted <= 1.15.
@@ -27,7 +29,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
@@ -49,17 +51,31 @@ BASE_URL = "https://en.cppreference.com/"
 PROGRAMS = ("chromium-headless-shell", "chromium")
 
 
-def plain_loop(files: Mapping[str, Path], program: str, pictures: dict[str, bytes] | None = None) -> tuple[float, int]:
-    """(seconds, tiles) of one page that visits ``files`` {page_id: file} in turn; keeps the pictures if asked to."""
+class Run(NamedTuple):
+    """One way through all pages."""
 
-    async def run() -> tuple[float, int]:
+    seconds: float
+    tiles: int
+    cpu_s: float
+
+
+def busy_s() -> float:
+    """CPU seconds that all processes of the machine have used since it started."""
+    user, nice, system, _, _, irq, soft = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8])
+    return (user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK")
+
+
+def plain_loop(files: Mapping[str, Path], program: str, pictures: dict[str, bytes] | None = None) -> Run:
+    """The plain loop: one page that visits ``files`` {page_id: file} in turn; keeps the pictures if asked to."""
+
+    async def run() -> Run:
         from playwright.async_api import async_playwright
 
         async with async_playwright() as playwright:
             browser = await playwright.chromium.launch(executable_path=program, args=list(FLAGS))
             context = await browser.new_context(viewport={"width": 875, "height": 1024}, java_script_enabled=False)
             page = await context.new_page()
-            started, tiles = time.perf_counter(), 0
+            started, busy, tiles = time.perf_counter(), busy_s(), 0
             for page_id, file in files.items():
                 await page.goto(file.as_uri())
                 picture = await page.screenshot(full_page=True)
@@ -67,19 +83,19 @@ def plain_loop(files: Mapping[str, Path], program: str, pictures: dict[str, byte
                     tiles += -(-image.height // 1024)
                 if pictures is not None:
                     pictures[page_id] = picture
-            seconds = time.perf_counter() - started
+            seconds, cpu_s = time.perf_counter() - started, busy_s() - busy
             await browser.close()
-            return seconds, tiles
+            return Run(seconds, tiles, cpu_s)
 
     return asyncio.run(run())
 
 
-def our_stage(pages: Path, out: Path, workers: int | None = None) -> tuple[float, int]:
-    """(seconds, tiles) of the whole stage, with its default number of workers."""
+def our_stage(pages: Path, out: Path, workers: int | None = None) -> Run:
+    """The whole stage, with its default number of workers."""
     config = render_tiles.Config(pages=pages, out=out, max_tiles=None, max_tiles_per_page=None, workers=workers)
-    started = time.perf_counter()
+    started, busy = time.perf_counter(), busy_s()
     counts = run_stage(render_tiles.STAGE, config)["counts"]
-    return time.perf_counter() - started, counts["tiles"]
+    return Run(time.perf_counter() - started, counts["tiles"], busy_s() - busy)
 
 
 def make_corpus(out: Path, **settings: Any) -> Path:
@@ -199,22 +215,26 @@ def measure(pages: Path, work: Path, name: str, folder: Path | None = None) -> d
     ours.append(our_stage(pages, work / f"{name}-1"))
     compared, differing = other_pixels(work / f"{name}-0", pictures)
     edges, wrong = seam_mismatches(pages, work / f"{name}-0")
-    plain_rate, our_rate = (sum(tiles for _, tiles in runs) / sum(s for s, _ in runs) for runs in (plain, ours))
+    plain_rate, our_rate = (sum(run.tiles for run in runs) / sum(run.seconds for run in runs) for runs in (plain, ours))
+    plain_cpu, our_cpu = (sum(run.cpu_s for run in runs) / sum(run.tiles for run in runs) for runs in (plain, ours))
     result = {
         "pages": len(files),
-        "tiles": ours[0][1],
+        "tiles": ours[0].tiles,
         "program": Path(programs[0]).name,
         "plain_tiles_per_s": round(plain_rate, 2),
         "tiles_per_s": round(our_rate, 2),
         "ratio": round(our_rate / plain_rate, 2),
+        "plain_cpu_s_a_tile": round(plain_cpu, 4),
+        "cpu_s_a_tile": round(our_cpu, 4),
+        "bound": round(WORKERS / plain_cpu / plain_rate, 2),
         "pages_compared": compared,
         "pages_with_other_pixels": len(differing),
         "seams": edges,
         "seam_mismatches": wrong,
     }
     if len(programs) > 1:
-        seconds, tiles = plain_loop(files, programs[1])
-        result["ratio_full_browser"] = round(our_rate / (tiles / seconds), 2)
+        full = plain_loop(files, programs[1])
+        result["ratio_full_browser"] = round(our_rate / (full.tiles / full.seconds), 2)
     return result
 
 
