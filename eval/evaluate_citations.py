@@ -34,6 +34,7 @@ from tilewright.eval.evidence.spire.views import CountTokens
 from tilewright.eval.metrics import compared
 from tilewright.eval.parts import Question
 from tilewright.eval.questions import benchmark_questions, clusters, pair_questions, subset
+from tilewright.eval.report.markdown_tables import pipe_table
 from tilewright.train.tokenizer import PromptTokenizer
 
 
@@ -218,18 +219,16 @@ def _write_citations(path: Path, cited: Sequence[Citing]) -> None:
 
 def _table(metrics: Mapping[str, Any]) -> str:
     """Systems side by side, helpful / citations as the source has them."""
-    lines = [
-        "| system | citations a question | helpful by string | grounded | judged | tokens | documents | scaffold |"
-    ]
-    lines.append("|" + " --- |" * 8)
+    head = ["system", "citations a question", "helpful by string", "grounded", "judged"]
+    head += ["tokens", "documents", "scaffold"]
+    rows = []
     for name, entry in metrics["systems"].items():
         ratios = [_ratio(entry.get(f"helpful_{kind}")) for kind in ("string", "grounded", "judged")]
         means = [f"{entry[key]['mean']:.1f}" for key in ("tokens", "documents")]
         share = entry["scaffold_share"]["mean"]
         scaffold = "–" if share is None else f"{share:.3f}"
-        citations = entry["citations"]["mean"]
-        lines.append(f"| {name} | {citations:.2f} | {' | '.join(ratios)} | {' | '.join(means)} | {scaffold} |")
-    return "\n".join(lines) + "\n"
+        rows.append([name, f"{entry['citations']['mean']:.2f}", *ratios, *means, scaffold])
+    return pipe_table(head, rows)
 
 
 def _ratio(entry: Mapping[str, Any] | None) -> str:

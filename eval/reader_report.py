@@ -1,12 +1,13 @@
 """The report of a reader's grid: one HTML file without scripts, and its main table as Markdown."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tilewright.eval import report
 from tilewright.eval.metrics import COMPLETE
 from tilewright.eval.reader_metrics import ABSTAINS, points_of
+from tilewright.eval.report.markdown_tables import pipe_table
 from tilewright.eval.report.markup import Markup, join, table, tag, void
 from tilewright.eval.report.plots import Line, line_chart
 from tilewright.eval.report.tables import accuracy, difference_cell, facts_table
@@ -71,18 +72,14 @@ def markdown(metrics: Metrics) -> str:
     """The grid for a paper or a README: one line a cell."""
     columns = metrics["graders"]["columns"]
     head = ["reader", "c", "k", *columns, "abstains, gold absent", "false answers", "tokens", "errors"]
-    lines = [_line(head), "|" + " --- |" * len(head)]
+    rows = []
     for entry in metrics["grid"]:
         figures = [entry["shown"]["accuracy"][name] for name in columns]
         figures += [entry["absent"]["abstained"], entry["absent"]["false_answers"]]
         cells = [f"{percent(figure['value'])} {interval(figure)}" for figure in figures]
         place = [entry["reader"], f"{entry['compression']:g}", str(entry["k"])]
-        lines.append(_line([*place, *cells, _mean(entry["tokens"]["input"]), str(entry["n_errors"])]))
-    return "\n".join(lines) + "\n"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
+        rows.append([*place, *cells, _mean(entry["tokens"]["input"]), str(entry["n_errors"])])
+    return pipe_table(head, rows)
 
 
 def _mean(value: float | None) -> str:

@@ -1,5 +1,6 @@
-"""The report's tables as Markdown, so that a file and the page say the same."""
+"""Pipe tables, and the report's tables as Markdown, so that a file and the page say the same."""
 
+from collections.abc import Sequence
 from html.parser import HTMLParser
 
 from tilewright.eval.report.markup import Markup
@@ -18,10 +19,19 @@ def escaped(text: str) -> str:
     return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 
+def pipe_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table of plain texts: the first column to the left, the others to the right."""
+    return _lines([[escaped(cell) for cell in row] for row in (head, *rows)])
+
+
 def _table(caption: str, rows: list[list[str]]) -> str:
+    return f"*{escaped(caption)}*\n\n" + _lines(rows)
+
+
+def _lines(rows: Sequence[Sequence[str]]) -> str:
     head, *body = rows
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *body]
-    return f"*{escaped(caption)}*\n\n" + "".join("| " + " | ".join(line) + " |\n" for line in lines)
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
 class _Tables(HTMLParser):

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewright.eval.metrics import NOT_RUN
+from tilewright.eval.report.markdown_tables import escaped, pipe_table
 from tilewright.eval.wording import NONE, interval, percent
 
 _LINES = re.compile(r"[\r\n]+")
@@ -59,11 +60,9 @@ def figure(estimate: Mapping[str, Any] | None) -> str:
 
 def markdown_table(metrics: Mapping[str, Any]) -> str:
     """The main table in Markdown, with what must be said of it."""
-    head, rows = main_table(metrics)
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    table = "\n".join("| " + " | ".join(_plain(cell) for cell in line) + " |" for line in lines)
-    notes = "\n".join(f"- {_plain(line)}" for line in metrics["stand_ins"])
-    return f"{table}\n\n{_note(metrics)}\n" + (f"\nStand-ins:\n{notes}\n" if notes else "")
+    notes = "\n".join(f"- {escaped(line)}" for line in metrics["stand_ins"])
+    table = pipe_table(*main_table(metrics))
+    return f"{table}\n{_note(metrics)}\n" + (f"\nStand-ins:\n{notes}\n" if notes else "")
 
 
 def latex_table(metrics: Mapping[str, Any]) -> str:
@@ -84,10 +83,6 @@ def _note(metrics: Mapping[str, Any]) -> str:
         f"{questions['n_questions']} questions on {questions['n_pages']} pages, searched among {pool['n_tiles']} tiles;"
         f" percent with {100 * metrics['settings']['confidence']:.0f} % intervals by cluster bootstrap over pages."
     )
-
-
-def _plain(text: str) -> str:
-    return _LINES.sub(" ", text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 
 def _latex(text: str) -> str:
