@@ -14,6 +14,7 @@ batch 64, float32, one thread of torch (so that what runs beside it on a core of
 - ``peers``: samples/s of the stage train_embedder over theirs, all run by PYTHON, in which both peers are installed:
   `python -m venv V; V/bin/pip install torch torchvision sentence-transformers colpali-engine datasets accelerate
   pyarrow rich PyYAML openai`. ``linear_patch``: with our linear patch embedding in the peer.
+  ``found_kept``: ours with GradCache's graphs kept within a memory budget (`chunking.keep_mib`), which theirs can't.
 - ``data_wait``: share of the step's time with 2 workers. ``resume``: seconds to the first step beyond loading the
   model, at a million examples.
 """
