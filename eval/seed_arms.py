@@ -56,7 +56,7 @@ class SeedArms:
         arms: dict[str, Any] = {}
         means: dict[str, tuple[ClusterBootstrap, Measured]] = {}
         for arm, rows in self.arms.items():
-            bootstrap, measured = retrieval if rows[0] in retrieval[1] else reading
+            bootstrap, measured = retrieval if any(row in retrieval[1] for row in rows) else reading
             missing = [row for row in rows if row not in measured]
             if missing:
                 arms[arm] = {"rows": list(rows), "not_run": missing}
@@ -77,7 +77,9 @@ class SeedArms:
             {"row": left, "against": right}
             | {
                 level: {
-                    name: compared(means[left][0], values, means[right][1][level][name])
+                    name: compared(
+                        means[left][0], _snapped(values, means[right][1][level][name]), means[right][1][level][name]
+                    )
                     for name, values in figures.items()
                 }
                 for level, figures in means[left][1].items()
@@ -111,6 +113,11 @@ def _mean(runs: Sequence[Measured]) -> Measured:
 def _average(values: Sequence[Values]) -> Values:
     average: Values = np.stack(values).mean(axis=0)
     return average
+
+
+def _snapped(values: Values, like: Values) -> Values:
+    """``values``, where they differ from ``like`` by rounding alone equal to it: else it counts as gained or lost."""
+    return np.where(np.isclose(values, like, rtol=0, atol=1e-12), like, values)
 
 
 def _spread(values: Sequence[Values]) -> dict[str, Any]:

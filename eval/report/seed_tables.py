@@ -1,6 +1,6 @@
 """Tables of arms that were trained with several seeds: mean, spread over seeds, interval over questions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.eval.metrics import LEVELS, STRING
@@ -45,17 +45,28 @@ def _titles(metrics: Metrics, level: str) -> list[str]:
 
 
 def arms_table(metrics: Metrics, level: str) -> Markup:
-    """Every arm's means at one level; empty without any."""
-    if not metrics.get("seeds"):
+    """Every arm's means at one level, and the arms of its kind that weren't run; empty without a mean."""
+    arms = metrics["seeds"]["arms"] if metrics.get("seeds") else {}
+    if not any(level in entry for entry in arms.values()):
         return Markup("")
     names = _figures(metrics, level)
-    rows = [
-        [tag("b", arm), len(entry["rows"]), *[_mean(entry[level][name]) for name in names]]
-        for arm, entry in metrics["seeds"]["arms"].items()
-        if not _out(entry) and level in entry
+    rows: list[list[object]] = []
+    for arm, entry in arms.items():
+        if level in entry:
+            cells = [_mean(entry[level][name]) for name in names]
+            rows.append([tag("b", arm), len(entry["rows"]), *cells, *_counted(entry[level], names)])
+        elif _out(entry) and (level == ACCURACY) == (entry["rows"][0] not in metrics["rows"]):
+            warning = tag("span", f"not run: {', '.join(entry['not_run'])}", class_="warn")
+            rows.append([join([tag("b", arm), warning], " "), len(entry["rows"]), *[NONE] * (len(names) + 2)])
+    head = ["Arm", "Seeds", *_titles(metrics, level), "Questions", "Pages"]
+    return table(head, rows, f"Mean over seeds {_TITLES[level]}, percent")
+
+
+def _counted(figures: Metrics, names: Sequence[str]) -> list[str]:
+    """On how many questions and pages the figures are; more than one number where graders gave no score on some."""
+    return [
+        " / ".join(dict.fromkeys(str(figures[name][what]) for name in names)) for what in ("n_questions", "n_pages")
     ]
-    head = ["Arm", "Seeds", *_titles(metrics, level)]
-    return table(head, rows, f"Mean over seeds {_TITLES[level]}, percent") if rows else Markup("")
 
 
 def _mean(estimate: Metrics) -> Markup:
@@ -69,9 +80,13 @@ def arm_difference_table(metrics: Metrics, level: str) -> Markup:
         return Markup("")
     names = _figures(metrics, level)
     rows = [
-        [f"{pair['row']} − {pair['against']}, paired", *[difference_cell(pair[level][name]) for name in names]]
+        [
+            f"{pair['row']} − {pair['against']}, paired",
+            *[difference_cell(pair[level][name]) for name in names],
+            _counted(pair[level], names)[0],
+        ]
         for pair in metrics["seeds"]["differences"]
         if level in pair
     ]
-    head = ["Arms", *_titles(metrics, level)]
+    head = ["Arms", *_titles(metrics, level), "Questions"]
     return table(head, rows, f"Paired differences over seeds {_TITLES[level]}, points") if rows else Markup("")

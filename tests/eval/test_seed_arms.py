@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tilewright.eval.bootstrap import ClusterBootstrap
-from tilewright.eval.report.seed_tables import seed_tables
+from tilewright.eval.report.markdown_tables import markdown_of
+from tilewright.eval.report.seed_tables import arms_table, seed_tables
 from tilewright.eval.seed_arms import ACCURACY, SeedArms
 
 PAGES = ["a", "a", "b", "c", "d", "d"]
@@ -59,10 +60,31 @@ def test_cells_and_missing_rows() -> None:
     found = arms.metrics((BOOTSTRAP, {}), (BOOTSTRAP, cells))
     assert found["arms"]["gone"] == {"rows": ["judged_3", "judged_4"], "not_run": ["judged_3", "judged_4"]}
     assert [entry["against"] for entry in found["differences"]] == ["naive"]
-    metrics = {"seeds": found, "graders": {"columns": ["exact"]}, "settings": {"ks": [1], "depth": 10}}
+    metrics = {"seeds": found, "graders": {"columns": ["exact"]}, "settings": {"ks": [1], "depth": 10}, "rows": {}}
     text = "".join(seed_tables(metrics))
+    lines = markdown_of(arms_table(metrics, ACCURACY)).splitlines()
+    assert [line.split(" | ")[-2:] for line in lines[2:]] == [
+        ["Questions", "Pages |"], ["---:", "---: |"], ["6", "4 |"], ["5", "4 |"], ["–", "– |"]
+    ]  # fmt: skip
+    assert lines[-1].startswith("| gone: not run: judged_3, judged_4 | 2 |"), "left out of the means, but named"
+    assert arms_table(metrics, "page") == "" == arms_table({"seeds": {}}, "page")
     assert "gone: not run: judged_3, judged_4" in text and "judged − naive, paired" in text
     assert seed_tables({"seeds": {}}) == []
+
+
+def test_of_an_arm_that_was_run_in_part_only_the_missing_rows_are_named() -> None:
+    found = SeedArms(ARMS).metrics((BOOTSTRAP, values({"judged_2": RUNS["judged_2"]})), (BOOTSTRAP, {}))
+    assert [entry["not_run"] for entry in found["arms"].values()] == [["judged_1"], ["naive_1", "naive_2"]]
+
+
+def test_means_that_differ_by_rounding_alone_are_the_same() -> None:
+    """The sum of these three depends on their order by one unit in the last place."""
+    ranks = {"a": 12, "b": 13, "c": 14}
+    rows = {f"{arm}_{seed}": [1 / ranks[seed]] * 6 for arm in ("left", "right") for seed in ranks}
+    arms = {"left": ("left_a", "left_b", "left_c"), "right": ("right_c", "right_b", "right_a")}
+    found = SeedArms(arms, [("left", "right")]).metrics((BOOTSTRAP, values(rows)), (BOOTSTRAP, {}))
+    pair = found["differences"][0]["page"]["recall@1"]
+    assert (pair["value"], pair["gained"], pair["lost"], pair["same"], pair["low"]) == (0, 0, 0, 6, None)
 
 
 @pytest.mark.parametrize(
