@@ -134,16 +134,19 @@ class _Walk:
 def judged_hits(options: EvidenceJudge, workshop: Workshop, rows: Mapping[str, Found]) -> dict[str, JudgedHits]:
     """{row: what the judge says of its hits}, of the rows that search something.
 
-    A model's verdicts are kept in the run's cache; a failed call is no verdict, and is tried again by the next run.
+    A model's verdicts are kept in the run's cache; a failed call is no verdict, for any row, and is tried again by the
+    next run.
     Raises StageError if a model gives no verdict on anything, and for what stops a session (budget, key, no server).
     """
     walks = _walks(options, workshop, rows)
     outcomes: dict[str, Verdict] = {}
+    asked: set[str] = set()
     with _judging(options, workshop) as ask:
         for _ in range(options.depth):
             steps = [(walk, one) for walk in walks if (one := walk.next) is not None]
-            todo = {one.key: one for _, one in steps if one.key not in outcomes}
+            todo = {one.key: one for _, one in steps if one.key not in asked}
             outcomes |= ask(list(todo.values()))
+            asked |= todo.keys()
             if todo and not outcomes:
                 raise StageError(
                     f"evidence_judge: {options.name}: no verdict on any of {len(todo)} hits. Start the server again,"

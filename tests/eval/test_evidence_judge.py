@@ -139,6 +139,28 @@ def test_what_fails_is_no_verdict_and_is_asked_again(
     assert not (tmp_path / "c").exists()
 
 
+def test_a_hit_without_a_verdict_has_none_in_any_row(
+    world: Any, tmp_path: Path, scripted: Any, rules: Callable[..., str]
+) -> None:
+    """Two rows find the same tiles at other ranks: one comes to a hit after its call failed for the other."""
+    faulty = scripted(rules(), "--fault-rate", "0.5", "--faults", "http_500", "--most-faults", "99")
+    judge = ModelEvidence("openai", faulty.model(max_retries=0), depth=6)
+    settings = {"rows": ("bm25", "base"), "compare": (), "checkpoints": world.paths["checkpoints"]}
+    run_stage(STAGE, config(world, tmp_path / "a", judge, **settings))
+    verdicts: dict[tuple[str, str], set[bool | None]] = {}
+    for row in ("bm25", "base"):
+        run = [line.split() for line in (tmp_path / "a" / "runs" / f"{row}.trec").read_text().splitlines()]
+        held = held_of(tmp_path / "a", row)
+        for query, one in held.items():
+            tiles = [tile for name, _, tile, *_ in run if name == query]
+            for tile, verdict in zip(tiles, one, strict=False):
+                verdicts.setdefault((query, tile), set()).add(verdict)
+        counts = rows_of(tmp_path / "a")[row]["evidence_judge"]
+        failed = sum(verdict is None for one in held.values() for verdict in one)
+        assert (counts["n_errors"], counts["n_unparsed"]) == (failed, 0)
+    assert {None} in verdicts.values() and all(len(found) == 1 for found in verdicts.values())
+
+
 def test_replies_that_cannot_be_read_are_counted_apart(
     world: Any, tmp_path: Path, scripted: Any, rules: Callable[..., str]
 ) -> None:
