@@ -128,7 +128,9 @@ def _columns(words: TileWords, layout: Layout) -> tuple[Array, ...]:
 
 
 def features(question: Asked, pages: Sequence[Page]) -> list[Tensor]:
-    """[N, F] of each page."""
+    """[N, F] of each page; a question may have no words, and there may be no pages."""
+    if not pages:
+        return []
     similar = [(page.vectors @ question.vectors.T).clamp(0, 1.2) for page in pages]  # [N, m]
     weights = _weights(similar)
     total = weights.sum().clamp_min(1e-6)
@@ -169,7 +171,7 @@ def _of_page(question: Asked, page: Page, similar: Tensor, weights: Tensor, whol
     count, size = similar.shape
     if not count:
         return torch.zeros(0, FEATURES)
-    weighted = similar * weights / weights.max().clamp_min(1e-6)
+    weighted = similar * weights / F.pad(weights, (0, 1)).max().clamp_min(1e-6)
     share = weights / weights.sum().clamp_min(1e-6)
     gap = min(question.gap, size)
     parts = [weighted.max(1).values[:, None] if size else similar.new_zeros(count, 1)]
@@ -193,11 +195,11 @@ def _slot(similar: Tensor, place: int) -> Tensor:
 
 def _reached(similar: Tensor, share: Tensor) -> list[Tensor]:
     """[N, 1] each: what share of the question stands within REACHES words around, and within 16 before or after."""
+    windows = (*((reach, reach) for reach in REACHES), (16, 0), (0, 16))
+    if not similar.shape[1]:
+        return [similar.new_zeros(len(similar), 1) for _ in windows]
     lines = similar.T[None]  # [1, m, N]
-    found = [
-        F.max_pool1d(F.pad(lines, (before, after)), before + after + 1, 1)
-        for before, after in (*((reach, reach) for reach in REACHES), (16, 0), (0, 16))
-    ]
+    found = [F.max_pool1d(F.pad(lines, (before, after)), before + after + 1, 1) for before, after in windows]
     return [part[0].T @ share[:, None] for part in found]
 
 

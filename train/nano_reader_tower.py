@@ -206,6 +206,7 @@ def train_tower(
     scorer.requires_grad_(False).eval()
     adapted.train()
     core = adapted.get_base_model()
+    torch.manual_seed(seed)  # of the groups' dropout
     pixels_of = lru_cache(KEPT_PIECES)(lambda piece: pixels_of_piece(piece, store))
     for step, batch in enumerate(_batches(pieces, settings, seed)):
         for group in optimizer.param_groups:

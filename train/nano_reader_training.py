@@ -13,7 +13,7 @@ from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.tiles import page_of
 from tilewright.train.compress import compress
 from tilewright.train.nano_reader import Shown, Span, SpanScorer, answer_loss, best_span, shown, spans_of, text_of
-from tilewright.train.nano_reader_features import Page
+from tilewright.train.nano_reader_features import FEATURES, Page
 from tilewright.train.nano_reader_question import asked
 from tilewright.train.nano_reader_readings import Readings
 from tilewright.train.schedule import rate_share
@@ -66,16 +66,18 @@ def row_of(example: ReaderExample, store: TileStore, readings: Readings, compres
 
 
 def is_held_out(example: ReaderExample, share: float, seed: int) -> bool:
-    """Whether a row's question is kept for choices: by its page, so that no page has rows on both sides."""
+    """Whether a row's question is kept for choices: by its page, so that no page has questions on both sides; a row
+    without its gold tile doesn't name its page and goes by its question."""
     page = example.query_id if example.gold_position is None else page_of(example.tile_ids[example.gold_position])
     return random.Random(f"{seed}/held out/{page}").random() < share
 
 
 def normalise(scorer: SpanScorer, rows: Sequence[Row]) -> None:
-    """Mean and spread of each feature over the rows' words."""
-    words = torch.cat([part for row in rows for part in row.shown.features])
-    scorer.mean.copy_(words.mean(0))
-    scorer.scale.copy_(words.std(0).clamp_min(0.05))
+    """Mean and spread of each feature over the rows' words; two words at least, else the scorer stays as it is."""
+    words = torch.cat([torch.zeros(0, FEATURES), *(part for row in rows for part in row.shown.features)])
+    if len(words) > 1:
+        scorer.mean.copy_(words.mean(0))
+        scorer.scale.copy_(words.std(0).clamp_min(0.05))
 
 
 def train_scorer(
@@ -98,7 +100,8 @@ def train_scorer(
                 group["lr"] = settings.learning_rate * share
             losses = [answer_loss(scorer(row.shown), row.spans) for row in batch]
             loss = torch.stack(losses).mean()
-            loss.backward()  # type: ignore[no-untyped-call]
+            if loss.requires_grad:  # not where no word was read in the whole batch
+                loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(scorer.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()

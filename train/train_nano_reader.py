@@ -1,7 +1,8 @@
 """Stage: train a nano reader on reader rows by the loss of the answer alone: its eyes at low resolution, its pointing.
 
 Writes checkpoint/ (tower/ and scorer) and curve.jsonl. Rows are chosen for validation by page; the weights of the epoch
-that answered most of them right are kept. Killed after its tower was trained, it goes on from there.
+that answered most of them right are kept, without such rows those of the last. Killed after its tower was trained, it
+goes on from there.
 """
 
 import json
@@ -59,6 +60,9 @@ class TowerConfig:
                 f"tower: wanted a learning_rate above 0 and 0 to {self.steps} warmup_steps, found"
                 f" {self.learning_rate} and {self.warmup_steps}"
             )
+        rates = [name for name, group in self.groups.items() if group.learning_rate is not None]
+        if rates:
+            raise ValueError(f"tower: groups: wanted no learning_rate, there is one for all, found it in {rates}")
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,9 @@ class Config:
     this one starts from, and which finds the answers' places for ``tower`` (null: the eyes stay as they are).
     ``compression``: at which all rows are read (null: each at its own). ``epochs`` over the rows in batches of
     ``batch_size``, AdamW, cosine after ``warmup_steps``; ``width`` of the scorer. ``held_out_share`` of the pages' rows
-    serve to choose the epoch. ``pointing_rows``: so many rows, drawn by seed, teach the scorer (null: all; the eyes
-    learn from all in any case). ``readings``: a folder that keeps what towers read, for other runs.
+    serve to choose the epoch. ``pointing_rows``: so many rows, drawn by seed, are for the scorer, those that choose its
+    epoch among them (null: all; the eyes learn from all in any case). ``readings``: a folder that keeps what towers
+    read, for other runs.
     """
 
     out: Path
@@ -120,6 +125,11 @@ def train_nano_reader(config: Config, inputs: Inputs, out: Path) -> Counts:
         missing = next((tile_id for tile_id in example.tile_ids if tile_id not in store), None)
         if missing is not None:
             raise InputError(f"{path}: {example.query_id}: tile {missing} is not in {store.folder}")
+        gold, shown = example.gold_position, len(example.tile_ids)
+        if gold is not None and not 0 <= gold < shown:
+            raise InputError(f"{path}: {example.query_id}: gold_position: wanted one of {shown} tiles, found {gold}")
+    if "reader" in inputs and (width := load_scorer(inputs["reader"]).width) != config.width:
+        raise InputError(f"width: wanted {width}, that of the scorer of {inputs['reader']}, found {config.width}")
     run = Run(config, inputs, out, store, examples)
     with torch_threads(config.threads):
         return run.counts(run.eyes(), run.pointing())
@@ -215,7 +225,7 @@ class Run:
                 nonlocal best
                 found = figures_of(scorer, held_out)
                 self.record({"part": "pointing", "epoch": epoch + 1, "loss": round(loss, 4)} | found.as_dict(), loss)
-                if found.right > best[0]:
+                if found.right > best[0] or not held_out:
                     best = (found.right, copy_of(scorer))
                 progress.advance(loss=loss, exact=found.as_dict()["exact"])
 

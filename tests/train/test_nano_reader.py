@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.train.test_nano_reading import reading_of
 
 from tilewright.configs.errors import InputError
+from tilewright.data_gen.records import ReaderExample
 from tilewright.train.nano_characters import trigrams_of
 from tilewright.train.nano_reader import (
     LONGEST,
@@ -28,6 +29,7 @@ from tilewright.train.nano_reader_checkpoint import load_scorer, save_scorer
 from tilewright.train.nano_reader_features import AROUND, FEATURES, Page, features, likeliest, page_of_words
 from tilewright.train.nano_reader_layout import GAP_CELLS, layout_of
 from tilewright.train.nano_reader_question import KINDS, asked
+from tilewright.train.nano_reader_training import Row, Settings, copy_of, normalise, train_scorer
 from tilewright.train.nano_reader_words import SCALE, TileWords, squashed, text_vectors, words_of
 
 Typed = Sequence[tuple[int, int, str]]
@@ -160,6 +162,37 @@ def test_a_scorer_without_opinion_gives_log_of_all_that_can_be_said() -> None:
 def test_nothing_read_is_no_answer() -> None:
     scores = SpanScorer(8).eval()(shown(asked("Who?"), [page([])]))
     assert best_span(scores) is None and answer_loss(scores, []).item() == pytest.approx(0)
+
+
+def test_a_question_without_words_and_one_without_tiles_are_no_crash() -> None:
+    scorer = SpanScorer(8).eval()
+    for question in ("???", "谁?"):
+        assert scorer(shown(asked(question), [PROSE, page([])])).spans.isfinite().any()
+    assert best_span(scorer(shown(asked("Who built it?"), []))) is None
+
+
+def read(pages: Sequence[Page], answer: str | None) -> Row:
+    """Row "What is the Area?" of ``pages``; its answer isn't there if None."""
+    seen = shown(asked("What is the Area?"), pages)
+    example = ReaderExample("q", "What is the Area?", answer or "", ("a-0000-00",), 0 if answer else None, 1.0)
+    return Row(example, seen, tuple(spans_of(answer, seen.lines)) if answer else ())
+
+
+def test_a_batch_in_which_nothing_was_read_teaches_nothing() -> None:
+    torch.manual_seed(0)
+    scorer, losses = SpanScorer(8), list[float]()
+    before, blank = copy_of(scorer), read([page([])], None)
+    train_scorer(scorer, [blank, blank], Settings(2, 1, 0.01, 0.1, 0, 0), lambda _, loss: losses.append(loss))
+    assert losses == [0, 0] and all(torch.equal(value, before[name]) for name, value in scorer.state_dict().items())
+    train_scorer(scorer, [blank, read([BOX], "87 km")], Settings(2, 1, 0.01, 0.1, 0, 0), lambda _, loss: None)
+    assert not torch.equal(scorer.enter.weight, before["enter.weight"])
+
+
+@pytest.mark.parametrize("pages", [[], [page([])], [page([(1, 0, "Area")])]])
+def test_spread_of_fewer_than_two_words_is_left_alone(pages: list[Page]) -> None:
+    scorer = SpanScorer(8)
+    normalise(scorer, [read(pages, None)])
+    assert not scorer.mean.any() and (scorer.scale == 1).all()
 
 
 def test_the_order_of_tiles_changes_nothing_but_places() -> None:

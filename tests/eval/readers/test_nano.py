@@ -1,9 +1,11 @@
 """A nano reader from training to grid: its stage resumes, its answers are words of the pictures, texts are errors."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from PIL import Image
 
 from tilewright.configs.errors import InputError
@@ -20,6 +22,7 @@ from tilewright.eval.readers.nano import NanoReaderOptions, nano_reader
 from tilewright.eval.workshop import OcrConfig, Workshop
 from tilewright.train import make_nano, train_nano_reader
 from tilewright.train.adapters import LoraGroup
+from tilewright.train.nano_reader_checkpoint import load_scorer
 from tilewright.train.train_nano_reader import TowerConfig
 
 
@@ -100,6 +103,39 @@ def test_the_tower_has_learnt_and_the_same_run_gives_the_same_bytes(world: Any, 
     ).read_bytes()
 
 
+def test_without_rows_held_out_the_last_epoch_is_kept(world: Any, trained: Path) -> None:
+    """Rates of the four steps: 1/4, 1/2 | 3/4, 1 of the peak. A step of AdamW moves a weight by its rate or less."""
+    learnt = config_of(world, trained, "learnt", warmup_steps=4)
+    start = dataclasses.replace(learnt, out=trained / "start", learning_rate=1e-12)
+    for config in (learnt, start):
+        run_stage(train_nano_reader.STAGE, config)
+    after, before = (load_scorer(config.out / "checkpoint").ends.weight for config in (learnt, start))
+    assert (after - before).abs().max() > 1.2 * 0.01 > 0.75 * 0.01
+
+
+def test_what_a_run_would_leave_aside_is_refused(world: Any, trained: Path, tmp_path: Path) -> None:
+    base = trained / "base/checkpoint"
+    with pytest.raises(InputError, match="width: wanted 8"):
+        run_stage(train_nano_reader.STAGE, config_of(world, trained, "wide", width=9, reader=base))
+    with pytest.raises(ValueError, match=r"wanted no learning_rate.*\['heads'\]"):
+        TowerConfig(2, 2, 1e-3, 1, {"heads": LoraGroup(2, 4.0, learning_rate=1e-4)})
+    rows = [dataclasses.replace(row, gold_position=2) for row in rows_of(world)]
+    write_jsonl(tmp_path / "train.jsonl", rows)
+    with pytest.raises(InputError, match="gold_position: wanted one of 2 tiles, found 2"):
+        run_stage(train_nano_reader.STAGE, config_of(world, trained, "gold", examples=tmp_path))
+
+
+def test_a_tower_with_dropout_is_the_same_in_any_process(world: Any, trained: Path) -> None:
+    tower = TowerConfig(1, 2, 1e-3, 1, {"heads": LoraGroup(2, 4.0, dropout=0.5)})
+    base, towers = trained / "base/checkpoint", []
+    for name in ("first", "second"):
+        torch.rand(len(name))  # what else the process drew
+        config = config_of(world, trained, name, tower=tower, reader=base, epochs=1, compression=None)
+        run_stage(train_nano_reader.STAGE, config)
+        towers.append((config.out / "checkpoint/tower/model.safetensors").read_bytes())
+    assert towers[0] == towers[1]
+
+
 def test_a_grid_of_nano_readers(world: Any, trained: Path, tmp_path: Path) -> None:
     names = ("base", "trained")
     config = Config(
@@ -141,6 +177,8 @@ def test_texts_and_broken_pictures_are_errors_of_their_question(world: Any, trai
         Item("broken", "p", "tile", "", Picture("cd", (320, 64), broken)),
         Item("blank", "p", "tile", "", white),
     ]
+    (nothing,) = reader.answer([Asked(question, ())], tmp_path)
+    assert isinstance(nothing[1], Prediction) and nothing[1].text == "cannot answer"
     found = dict(
         zip(
             ("text", "broken", "blank"),
