@@ -20,6 +20,7 @@ from tilewright.data_gen.llm import LlmSettings
 from tilewright.data_gen.records import QAPair, read_jsonl
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.eval.bootstrap import ClusterBootstrap
+from tilewright.eval.checkpoints import check_names
 from tilewright.eval.evidence.long_units import rough_tokens
 from tilewright.eval.evidence.spire.citation_cost import report_cost
 from tilewright.eval.evidence.spire.citation_page import write_page
@@ -77,6 +78,7 @@ class Config:
             raise ValueError("wanted `pages` and either `pairs` or `questions`, or `html_sets` alone")
         if not self.systems:
             raise ValueError("systems: wanted at least one, found none")
+        check_names("systems", list(self.systems), ())
         for name in (name for pair in self.compare for name in pair):
             if name not in self.systems:
                 raise ValueError(f"compare: wanted some of {sorted(self.systems)}, found {name!r}")
@@ -113,7 +115,8 @@ def evaluate_citations(config: Config, inputs: Inputs, out: Path) -> Counts:
         write_page(out / "citations.html", questions[: config.shown], {n: _of(c, shown) for n, c in found.items()},
                    citer.tiles)  # fmt: skip
     citations = {f"citations_{name}": sum(len(one.outcome.cited) for one in cited) for name, cited in found.items()}
-    return counts | {"questions": len(questions), "systems": len(found)} | citations
+    counts |= {"questions": len(questions), "systems": len(found)} | citations
+    return counts if config.judge is None else counts | _unjudged(found)
 
 
 def _groups(config: Config, inputs: Inputs) -> tuple[list[Group], Counts]:
@@ -125,7 +128,7 @@ def _groups(config: Config, inputs: Inputs) -> tuple[list[Group], Counts]:
     else:
         questions = benchmark_questions(inputs["questions"])
     if not questions:
-        raise InputError(f"{config.pairs}: holds no questions")
+        raise InputError(f"{config.pairs or config.questions}: holds no questions")
     group, errors = corpus_group(inputs["pages"], questions)
     return [group], {"pages": len(group.html), "pages_failed": len(errors)}
 
@@ -168,6 +171,10 @@ def _judged(
         name: [citing.judged(tuple(next(verdicts) for _ in citing.outcome.cited)) for citing in cited]
         for name, cited in found.items()
     }
+
+
+def _unjudged(found: Mapping[str, Sequence[Citing]]) -> Counts:
+    return {f"unjudged_{name}": sum(one.outcome.judged.count(None) for one in cited) for name, cited in found.items()}
 
 
 def _metrics(config: Config, questions: Sequence[Question], found: Mapping[str, Sequence[Citing]]) -> dict[str, Any]:
@@ -232,9 +239,12 @@ def _table(metrics: Mapping[str, Any]) -> str:
 
 
 def _ratio(entry: Mapping[str, Any] | None) -> str:
-    if entry is None or entry["ratio"] is None:
+    if entry is None:
         return "–"
-    return f"{entry['total']:.0f}/{entry['n_citations']} {entry['ratio']:.3f}"
+    unjudged = f", {entry['unjudged']} unjudged" if entry["unjudged"] else ""
+    if entry["ratio"] is None:
+        return f"–{unjudged}"
+    return f"{entry['total']:.0f}/{entry['n_citations']} {entry['ratio']:.3f}{unjudged}"
 
 
 STAGE = Stage("evaluate_citations", Config, evaluate_citations, schema=1)

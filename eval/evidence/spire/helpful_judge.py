@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.configs.items import ItemError
+from tilewright.configs.stage import StageError
 from tilewright.data_gen.llm import Answered, Client, LlmSettings, Request, Session
 from tilewright.data_gen.prompts import data_block
 from tilewright.eval.evidence.spire.citing import Citing
@@ -53,11 +54,19 @@ def citations_to_judge(cited: Iterable[Citing], questions: Sequence[Question]) -
 
 
 def judge(asked: Sequence[ToJudge], settings: LlmSettings, out: Path) -> list[bool | None]:
-    """One verdict each; None where the call failed or no reply could be used. Raises StageError as any stage."""
+    """One verdict each; None where the call failed or no reply could be used.
+
+    Raises StageError if there is no verdict on anything, and for what stops a session (budget, key, no server).
+    """
     verdicts: dict[int, bool | None] = {}
     with Session(settings, out) as session:
         for number, value in session.run(list(range(len(asked))), _asking(asked)):
             verdicts[number] = None if isinstance(value, ItemError) else value
+    if verdicts and all(verdict is None for verdict in verdicts.values()):
+        raise StageError(
+            f"judge: {settings.model}: no verdict on any of {len(asked)} citations: every call failed or its reply"
+            " could not be used (logs/ledger.json counts them). Mend the cause, then run the same command again"
+        )
     return [verdicts[number] for number in range(len(asked))]
 
 

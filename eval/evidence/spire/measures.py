@@ -122,7 +122,10 @@ def ratio_difference(
     seed: int,
     confidence: float,
 ) -> dict[str, Any]:
-    """Difference of two ratios of sums, paired by cluster. Of each question: (cluster, helpful, citations)."""
+    """Difference of two ratios of sums, paired by cluster. Of each question: (cluster, helpful, citations).
+
+    No interval is given where one cluster has all the citations: there is nothing to resample.
+    """
     clusters = sorted({cluster for cluster, _, _ in (*left, *right)})
     place = {cluster: index for index, cluster in enumerate(clusters)}
     sums = np.zeros((4, len(clusters)))
@@ -133,7 +136,7 @@ def ratio_difference(
     generator = np.random.Generator(np.random.PCG64(seed))
     drawn = generator.multinomial(len(clusters), np.full(len(clusters), 1 / len(clusters)), size=resamples)
     found = _quotients(sums @ drawn.T)
-    found = found[np.isfinite(found)]
+    found = found[np.isfinite(found) & ((sums[1] + sums[3] > 0).sum() > 1)]
     tail = (1 - confidence) / 2
     low, high = np.quantile(found, (tail, 1 - tail)) if len(found) else (np.nan, np.nan)
     numbers = {"value": value, "low": low, "high": high}

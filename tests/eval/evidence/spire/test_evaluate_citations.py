@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tilewright.configs.errors import InputError
-from tilewright.configs.stage import dry_run, run_stage
+from tilewright.configs.stage import StageError, dry_run, run_stage
 from tilewright.data_gen.llm import LlmSettings
 from tilewright.eval.evaluate_citations import STAGE, Config
 from tilewright.eval.evidence.spire.citing import Citing
@@ -21,6 +21,8 @@ from tilewright.eval.evidence.spire.systems import SystemOptions
 
 RULES = """
 def verdict(prompt):
+    if "Mumble" in prompt.text:
+        return "perhaps"
     return "HELPFUL" if "Ada wrote it" in prompt.text.split("[BEGIN passage")[1] else "UNHELPFUL"
 RULES = [("A question has a known answer", verdict), ("A page is given", lambda prompt: "lab_1")]
 """
@@ -86,12 +88,16 @@ def test_the_page_of_citations_holds_no_markup_of_the_data(corpus_run: Path) -> 
 
 @pytest.fixture
 def html_set(tmp_path: Path) -> Path:
+    return html_rows(tmp_path, ["Who wrote it?"] * 3)
+
+
+def html_rows(folder: Path, questions: list[str]) -> Path:
     html = "<p>Ada wrote it. Nobody read it.</p><p>{}.</p>"
     rows = [
-        {"id": str(n), "question": "Who wrote it?", "answer": "Ada", "slimplmqr_results": [{"html": html.format(n)}]}
-        for n in range(3)
+        {"id": str(n), "question": question, "answer": "Ada", "slimplmqr_results": [{"html": html.format(n)}]}
+        for n, question in enumerate(questions)
     ]
-    path = tmp_path / "binghtml-slimplmqr-hotpot-qa-test.jsonl"
+    path = folder / "binghtml-slimplmqr-hotpot-qa-test.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
@@ -106,6 +112,19 @@ def test_htmlrag_questions_over_pages_of_their_own_with_models(html_set: Path, s
     assert entries["full"]["citations_total"] == 3 and entries["full"]["helpful_judged"]["ratio"] == 1.0
     for citing in lines(out / "citations" / "full.jsonl"):
         assert {citation.page_id.partition("-")[0] for citation in citing.citations} == {citing.outcome.query_id}
+
+
+def test_citations_without_a_verdict_are_counted_and_none_at_all_is_an_error(server: str, tmp_path: Path) -> None:
+    llm = LlmSettings("m", 0.0, 64, base_url=server, max_retries=0)
+    settings: dict[str, Any] = {"systems": {"embedding": SystemOptions("embedding")}, "compare": (), "judge": llm}
+    path = html_rows(tmp_path, ["Who wrote it?", "Mumble: who wrote it?"])
+    manifest = run_stage(STAGE, config(tmp_path / "some", html_sets=(path,), **settings))
+    assert (manifest["counts"]["citations_embedding"], manifest["counts"]["unjudged_embedding"]) == (4, 2)
+    assert "| 1/2 0.500, 2 unjudged |" in (tmp_path / "some" / "table.md").read_text()
+    path = html_rows(tmp_path, ["Mumble: who wrote it?"] * 2)
+    with pytest.raises(StageError, match="no verdict on any of 4 citations"):
+        run_stage(STAGE, config(tmp_path / "none", html_sets=(path,), **settings))
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_dry_run_counts_the_calls_that_a_run_then_makes(html_set: Path, server: str, tmp_path: Path) -> None:
@@ -159,6 +178,8 @@ def test_difference_of_ratios_in_closed_form() -> None:
     left, right = [("a", 1, 2), ("b", 1, 2)], [("a", 1, 4), ("b", 1, 4)]
     found = ratio_difference(left, right, resamples=50, seed=0, confidence=0.9)
     assert found == {"value": 0.25, "low": 0.25, "high": 0.25}
+    one = ratio_difference(left[:1], [*right[:1], ("b", 0, 0)], resamples=50, seed=0, confidence=0.9)
+    assert one == {"value": 0.25, "low": None, "high": None}, "of one cluster there is nothing to resample"
     assert ratio_difference([("a", 0, 0)], right, resamples=5, seed=0, confidence=0.9)["value"] is None
 
 
@@ -166,6 +187,7 @@ def test_difference_of_ratios_in_closed_form() -> None:
     ("changes", "message"),
     [({"pairs": Path("x")}, "pages"), ({"html_sets": (Path("x"),), "pages": Path("y")}, "pages"),
      ({"html_sets": (Path("x"),), "systems": {}}, "systems"),
+     ({"html_sets": (Path("x"),), "systems": {"../../x": SystemOptions("noctx")}, "compare": ()}, "lower case"),
      ({"html_sets": (Path("x"),), "compare": (("a", "b"),)}, "compare")],
 )  # fmt: skip
 def test_configs_that_make_no_sense_are_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
