@@ -3,10 +3,11 @@
     python -m tilewright.data_gen.llm.llama_server MODEL.gguf [--context 4096] [-- COMMAND ...]
 
 Without a command it prints its base URL and serves. In a command ``{url}`` stands for that URL; the server ends with
-the command, whose exit status is its own. Needs the extra ``llama``.
+the command, whose exit status is its own (128 + n where signal n ended it). Needs the extra ``llama``.
 """
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
@@ -26,10 +27,12 @@ def serve(model: Path, *, context: int, slots: int, threads: int) -> str:
     """The base URL of a server of ``model`` (GGUF) on a free port of this machine, which serves as long as the process.
 
     ``context``: tokens of a prompt and its reply; ``slots``: requests at a time, each with such a context of its own.
-    Raises InputError for a file that isn't there or is no GGUF, and without xllamacpp.
+    Raises InputError for a file that isn't there or is no model in GGUF, numbers below 1, and without xllamacpp.
     """
     if not model.is_file() or model.open("rb").read(4) != b"GGUF":
         raise InputError(f"{model}: wanted a model as a GGUF file")
+    if min(context, slots, threads) < 1:
+        raise InputError(f"wanted context, slots and threads of 1 or more, found {context}, {slots} and {threads}")
     try:
         import xllamacpp  # type: ignore[import-untyped]
     except ImportError as error:
@@ -42,23 +45,35 @@ def serve(model: Path, *, context: int, slots: int, threads: int) -> str:
     params.n_parallel = slots
     params.cpuparams.n_threads = threads  # spinning threads are slow on a busy machine
     params.warmup = False
-    server = xllamacpp.Server(params)
+    try:
+        server = xllamacpp.Server(params)
+    except RuntimeError as error:
+        raise InputError(f"{model}: wanted a model that llama.cpp can serve: {error}") from error
     _running.append(server)
     return f"{server.listening_address}/v1"
 
 
 def run_beside(url: str, command: Sequence[str]) -> int:
-    """The exit status of ``command``, with ``url`` where it says {url}. It is stopped if this process is."""
-    with subprocess.Popen([part.replace(URL, url) for part in command]) as process:
+    """The exit status of ``command``, with ``url`` where it says {url}. It is stopped if this process is.
+
+    Raises InputError for a command that can't be run.
+    """
+    try:
+        process = subprocess.Popen([part.replace(URL, url) for part in command])
+    except OSError as error:
+        raise InputError(f"{command[0]}: wanted a command that can be run: {error.strerror}") from error
+    with process:
         try:
-            return process.wait()
+            status = process.wait()
+            return status if status >= 0 else 128 - status
         finally:
             if process.poll() is None:
                 process.terminate()
                 try:
-                    process.wait(STOP_S)
-                except subprocess.TimeoutExpired:
-                    process.kill()
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(STOP_S)
+                finally:
+                    process.kill()  # nothing if it has ended
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -89,6 +104,8 @@ def _status() -> int:
         return main()
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
 
 
 if __name__ == "__main__":
