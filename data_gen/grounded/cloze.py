@@ -5,10 +5,11 @@ for word, so they measure reading and matching, no understanding.
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 
-from tilewright.data_gen.annotator import Generated, RawPair, Skip
+from tilewright.data_gen.annotator import TWO_ANSWERS, Generated, RawPair, Skip
 from tilewright.data_gen.grounded.choice import choose
 from tilewright.data_gen.grounded.selection import selected
 from tilewright.data_gen.grounded.sentences import is_plain, sentences
@@ -35,15 +36,18 @@ class ClozeAnnotator:
         """A pair for each whole sentence that keeps ``MIN_KEY_TERMS``, at most the configured number.
 
         Skips: ``no_text``, ``no_fact`` (no such sentence). Drops: ``answer_not_in_tile`` (its sentence),
-        ``repeated_on_tile``, ``over_max_pairs``.
+        ``two_answers_on_tile`` (another sentence fills the blank otherwise), ``repeated_on_tile``, ``over_max_pairs``.
         """
         if not tile.text.strip():
             return Skip("no_text")
         dropped: Counter[str] = Counter()
         found: dict[str, RawPair] = {}
+        said = [sentence for block in tile.blocks if block.kind in _PROSE for sentence in sentences(block.text)]
         for pair in _pairs(tile):
             if pair.source_span not in tile.text:
                 dropped["answer_not_in_tile"] += 1
+            elif any(_fills_otherwise(sentence, pair) for sentence in said):
+                dropped[TWO_ANSWERS] += 1
             elif pair.query in found:
                 dropped["repeated_on_tile"] += 1
             else:
@@ -74,8 +78,16 @@ def _whole_sentences(block: Block, first: bool, last: bool) -> list[str]:
     return [sentence for sentence in found if is_plain(sentence)]
 
 
+def _fills_otherwise(sentence: str, pair: RawPair) -> bool:
+    """Whether ``sentence`` is the pair's question with other words in the blank."""
+    before, _, after = pair.query.partition(BLANK)
+    filled = sentence[len(before) : len(sentence) - len(after)]
+    return sentence == f"{before}{filled}{after}" and terms(filled) != terms(pair.answer)
+
+
 def cloze(sentence: str, title: frozenset[str]) -> tuple[str, str] | None:
-    """(the sentence with a blank, the word that it hides); None if it has no such word or too few others.
+    """(the sentence with a blank, the word that it hides); None if it has no such word or too few others, or a
+    blank of its own.
 
     The word has four letters or more and a meaning of its own, stands once in the sentence and isn't one of ``title``,
     the terms of the page's title. Of several the digest of the sentence chooses.
@@ -83,9 +95,10 @@ def cloze(sentence: str, title: frozenset[str]) -> tuple[str, str] | None:
     often = Counter(terms(sentence))
     telling = key_terms(sentence) - title
     fitting = [match for match in _WORD.finditer(sentence) if _is_hidden(match.group(), often, telling)]
-    if not fitting:
+    while fitting and _goes_on(sentence, match := choose(fitting, sentence)):
+        fitting.remove(match)
+    if not fitting or BLANK in sentence:
         return None
-    match = choose(fitting, sentence)
     query = f"{sentence[: match.start()]}{BLANK}{sentence[match.end() :]}"
     return (query, match.group()) if len(key_terms(query)) >= MIN_KEY_TERMS else None
 
@@ -93,3 +106,9 @@ def cloze(sentence: str, title: frozenset[str]) -> tuple[str, str] | None:
 def _is_hidden(word: str, often: Counter[str], telling: frozenset[str]) -> bool:
     found = terms(word)
     return len(found) == 1 and often[found[0]] == 1 and found[0] in telling
+
+
+def _goes_on(sentence: str, match: re.Match[str]) -> bool:
+    """Whether the word goes on beside the match: with a combining mark (many scripts' vowels) or a soft hyphen."""
+    beside = sentence[match.start() - 1 : match.start()] + sentence[match.end() : match.end() + 1]
+    return any(unicodedata.category(character) in ("Mn", "Mc", "Me", "Cf") for character in beside)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,6 +94,33 @@ def test_drops_are_counted(make_tile: Callable[..., Tile], make_block: Callable[
     assert found.dropped == {"repeated_on_tile": 1, "over_max_pairs": 1}
     other_text = make_tile("std::moss", [make_block("paragraph", OTHER)], text="Something else stands here.")
     assert ClozeAnnotator(1).generate(other_text) == Skip("no_fact", {"answer_not_in_tile": 1})
+
+
+def test_a_question_that_another_sentence_answers_otherwise_is_dropped(
+    make_tile: Callable[..., Tile], make_block: Callable[..., Block]
+) -> None:
+    query, answer = cloze(SENTENCE, frozenset({"moss"})) or pytest.fail("no question")
+    other = query.replace(BLANK, "rhubarb")
+    tile = make_tile("std::moss", [make_block("paragraph", SENTENCE), make_block("list_item", f"{other} {OTHER}")])
+    found = pairs_of(tile)
+    assert query not in {pair.query for pair in found.pairs} and found.dropped["two_answers_on_tile"] >= 1
+    assert sum(found.dropped.values()) + len(found.pairs) == 3
+    same = make_tile("std::moss", [make_block("paragraph", query.replace(BLANK, answer.upper())), *tile.blocks[:1]])
+    assert "two_answers_on_tile" not in pairs_of(same).dropped, "the same word in other letters"
+
+
+def test_a_sentence_with_a_blank_of_its_own_gives_no_question() -> None:
+    assert cloze(SENTENCE, frozenset()) and cloze(SENTENCE.replace("byte", "____"), frozenset()) is None
+
+
+@pytest.mark.parametrize("word", ["भारतीय उपमहाद्वीप", "extra\u00adordinary", "gara\u0308gen"])
+def test_no_part_of_a_word_is_hidden(word: str) -> None:
+    sentence = f"He of the {word} and us all."
+    parts = [match.group() for match in re.finditer(r"[^\W\d_]{4,}", word)]
+    assert parts, "a part alone looks like a word"
+    for number in range(12):
+        asked = cloze(f"{sentence} {number} mossy ferns in a green garden with buffers and bytes", frozenset())
+        assert asked is not None and asked[1] not in parts
 
 
 def test_the_stage_asks_with_it(
