@@ -2,7 +2,8 @@
 
 Each part says its protocol, shows tables of one or more finished stages, and then findings. Findings are written by
 people, after a run: ``findings_of`` names the identities that they were written from, and where the stages at hand are
-others the results say so. At the end stands every stage behind the tables, with identity, time and CPU time.
+others the results say so. At the end stands every stage behind the tables, with identity, time and CPU time, and what
+of their inputs is gone or was made anew since: the stage that stands in its place isn't the one behind the tables.
 """
 
 import os
@@ -13,7 +14,7 @@ from urllib.parse import quote
 
 from tilewright.configs.lineage import Finished, finished, lineage
 from tilewright.configs.stage import Counts, Inputs, Stage, execution, input_path, main, write_atomically
-from tilewright.eval.report.markdown_tables import markdown_of
+from tilewright.eval.report.markdown_tables import escaped, markdown_of
 from tilewright.eval.report.markup import Markup, join, table, tag
 from tilewright.eval.report.page import plain_page
 from tilewright.eval.results_tables import tables_of
@@ -70,11 +71,14 @@ def make_results(config: Config, inputs: Inputs, out: Path) -> Counts:
         texts.append(_text(part, stages, tables))
     behind = lineage(config.folders)
     times = _times(behind)
-    head = [f"# {config.title}", config.introduction.strip(), *texts, "## Stages behind these tables", _TIMES]
+    lines = [_TIMES, *_replaced(behind)]
+    head = [f"# {config.title}", config.introduction.strip(), *texts, "## Stages behind these tables"]
+    head += [escaped(line) for line in lines]
     write_atomically(out / "RESULTS.md", "\n\n".join([*head, markdown_of(times)]).rstrip() + "\n")
-    body = [*_paragraphs(config.introduction), *sections, tag("h2", "Stages behind these tables"), tag("p", _TIMES)]
-    write_atomically(out / "report.html", plain_page(config.title, [*body, times]))
-    return {"parts": len(config.parts), "stages": len(behind)}
+    body = [*_paragraphs(config.introduction), *sections, tag("h2", "Stages behind these tables")]
+    write_atomically(out / "report.html", plain_page(config.title, [*body, *[tag("p", line) for line in lines], times]))
+    replaced = sum(len(stage.replaced) for stage in behind)
+    return {"parts": len(config.parts), "stages": len(behind), "inputs_replaced": replaced}
 
 
 _TIMES = (
@@ -130,12 +134,20 @@ def _made_by(stages: Sequence[Finished]) -> str:
 
 
 def _times(stages: Sequence[Finished]) -> Markup:
-    rows = [
-        [stage.stage, "/".join(stage.folder.parts[-2:]), stage.identity[:_SHORT], *_used(stage)] for stage in stages
-    ]
+    rows = [[stage.stage, _place(stage), stage.identity[:_SHORT], *_used(stage)] for stage in stages]
     sums = _sums(stages)
     rows.append(["all", "", "", f"{sums['seconds']:.0f}", f"{sums['cpu_seconds']:.0f}"])
     return table(["Stage", "Folder", "Identity", "Seconds", "CPU seconds"], rows, "Time", numbers_from=3)
+
+
+def _replaced(stages: Sequence[Finished]) -> list[str]:
+    """A sentence on the inputs that are no longer what a stage was made from; none where all are."""
+    said = [f"{_place(stage)} ({', '.join(stage.replaced)})" for stage in stages if stage.replaced]
+    return [f"Inputs that are gone or were made anew since: of {'; '.join(said)}."] if said else []
+
+
+def _place(stage: Finished) -> str:
+    return "/".join(stage.folder.parts[-2:])
 
 
 def _used(stage: Finished) -> list[str]:

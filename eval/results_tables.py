@@ -21,13 +21,13 @@ _LEVELS = (*LEVELS, STRING)
 
 
 def tables_of(names: Sequence[str], stages: Sequence[Finished]) -> list[Markup]:
-    """The tables of these names. Of an evaluation or a reader's grid: one stage alone; ``counts`` and ``calls``: any.
+    """The tables of these names. Of evaluate or evaluate_reader: one stage alone; ``counts`` and ``calls``: any.
 
     Raises InputError for a name that these stages don't have, or a table without rows.
     """
     known: dict[str, Callable[[], Markup]] = {"counts": lambda: _counts(stages), "calls": lambda: _calls(stages)}
-    if len(stages) == 1 and (stages[0].folder / "metrics.json").is_file():
-        made = _of_metrics(json.loads((stages[0].folder / "metrics.json").read_text(encoding="utf-8")))
+    if len(stages) == 1 and stages[0].stage in _BY_STAGE:
+        made = _BY_STAGE[stages[0].stage](json.loads((stages[0].folder / "metrics.json").read_text(encoding="utf-8")))
         known |= {name: lambda one=one: one for name, one in made.items()}  # type: ignore[misc]
     tables = []
     for name in names:
@@ -39,9 +39,7 @@ def tables_of(names: Sequence[str], stages: Sequence[Finished]) -> list[Markup]:
     return tables
 
 
-def _of_metrics(metrics: Metrics) -> dict[str, Markup]:
-    if "grid" in metrics:
-        return reader_report.by_name(metrics)
+def _of_evaluation(metrics: Metrics) -> dict[str, Markup]:
     tables = {
         "readers": reader_table(metrics) if metrics["readers"] else Markup(""),
         "reader_differences": analysis_tables.answer_difference_table(metrics),
@@ -55,6 +53,9 @@ def _of_metrics(metrics: Metrics) -> dict[str, Markup]:
         tables[f"arms_{level}"] = arms_table(metrics, level)
         tables[f"arm_differences_{level}"] = arm_difference_table(metrics, level)
     return tables | analysis_tables.by_name(metrics)
+
+
+_BY_STAGE = {"evaluate": _of_evaluation, "evaluate_reader": reader_report.by_name}
 
 
 def _counts(stages: Sequence[Finished]) -> Markup:

@@ -1,9 +1,13 @@
 """Pipe tables, and the report's tables as Markdown, so that a file and the page say the same."""
 
+import re
 from collections.abc import Sequence
 from html.parser import HTMLParser
 
 from tilewright.eval.report.markup import Markup
+
+_MARKS = re.compile(r"[\\|*`]|~(?=~)|(?<=~)~|(?<=\])\(|(?<![^\W_])_|_(?![^\W_])")  # of _ those at the edge of a word
+_ENTITY = re.compile(r"&(?=#?\w+;)")
 
 
 def markdown_of(markup: Markup) -> str:
@@ -15,8 +19,9 @@ def markdown_of(markup: Markup) -> str:
 
 
 def escaped(text: str) -> str:
-    """``text`` on one line, as it reads in a Markdown table."""
-    return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    """``text`` on one line, as it reads in a Markdown table: no emphasis, code, link, tag or entity of its own."""
+    line = _MARKS.sub(r"\\\g<0>", " ".join(text.split()))
+    return _ENTITY.sub("&amp;", line).replace("<", "&lt;")
 
 
 def pipe_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from tilewright.configs.errors import InputError
 from tilewright.configs.lineage import lineage
 from tilewright.configs.manifest import read_manifest
-from tilewright.configs.stage import run_stage
+from tilewright.configs.stage import Stage, input_path, run_stage, write_atomically
 from tilewright.eval.make_results import STAGE, Config, Part
 from tilewright.eval.report.markdown_tables import markdown_of
 from tilewright.eval.report.markup import Markup, join, table, tag
@@ -55,6 +57,53 @@ def test_every_stage_behind_stands_once_and_after_its_inputs(evaluation: Path) -
     for place, stage in enumerate(stages):
         behind = {folder for folder in folders for path in stage.inputs if path.is_relative_to(folder)}
         assert behind - {stage.folder} <= set(folders[:place])
+
+
+@dataclass(frozen=True)
+class Copied:
+    out: Path
+    suffix: str
+    text: Path = input_path()
+    texts: tuple[Path, ...] = input_path(default=())
+
+
+def copy(config: Copied, inputs: Any, out: Path) -> dict[str, Any]:
+    (out / "texts").mkdir()
+    (out / "texts" / "text.txt").write_text(inputs["text"].read_text() + config.suffix)
+    write_atomically(out / "metrics.json", '{"not": "of an evaluation"}')
+    return {"copied": 1}
+
+
+COPY = Stage("copy", Copied, copy)
+
+
+def test_inputs_that_were_made_anew_or_are_gone_are_said(tmp_path: Path) -> None:
+    source, first, last = tmp_path / "source.txt", tmp_path / "first", tmp_path / "last"
+    source.write_text("x")
+    run_stage(COPY, Copied(first, "1", source))
+    file = first / "texts" / "text.txt"
+    run_stage(COPY, Copied(last, "2", file, (first, first / "texts", file)))
+    assert [(stage.folder, stage.replaced) for stage in lineage([last])] == [(first, ()), (last, ())]
+    shutil.rmtree(first)
+    assert [stage.replaced for stage in lineage([last])] == [("text", "texts")]
+    run_stage(COPY, Copied(first, "another", source))
+    source.unlink()
+    part = Part("Copies", "", ("counts",), (last,))
+    manifest = run_stage(STAGE, results(tmp_path / "out", part))
+    assert manifest["counts"] == {"parts": 1, "stages": 2, "inputs_replaced": 3}
+    for name in ("RESULTS.md", "report.html"):
+        said = f"made anew since: of {tmp_path.name}/first (text); {tmp_path.name}/last (text, texts)."
+        assert said in (tmp_path / "out" / name).read_text().replace("\\", "")
+
+
+def test_another_stage_s_metrics_are_no_tables_of_an_evaluation(tmp_path: Path) -> None:
+    (tmp_path / "source.txt").write_text("x")
+    run_stage(COPY, Copied(tmp_path / "copied", "", tmp_path / "source.txt"))
+    part = Part("Copies", "", ("counts",), (tmp_path / "copied",))
+    run_stage(STAGE, results(tmp_path / "out", part))
+    assert "| copy | copied | copied | 1 |" in (tmp_path / "out" / "RESULTS.md").read_text()
+    with pytest.raises(InputError, match=r"table 'retrieval_tile' is unknown; there are \['calls', 'counts'\]"):
+        run_stage(STAGE, results(tmp_path / "no", dataclasses.replace(part, tables=("retrieval_tile",))))
 
 
 def test_what_cannot_be_shown_is_an_error(evaluation: Path, tmp_path: Path) -> None:
