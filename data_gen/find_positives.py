@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewright.configs.errors import InputError
 from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
 from tilewright.data_gen.grounded.judge import GroundedJudge
 from tilewright.data_gen.grounded.terms import holds, key_terms, terms
 from tilewright.data_gen.grounded.units import analyse
 from tilewright.data_gen.make_digest_pages import Copy
-from tilewright.data_gen.pair_files import read_pair_file
+from tilewright.data_gen.pair_files import check_tiles, read_pair_file
 from tilewright.data_gen.records import QAPair, Tile, read_jsonl, write_jsonl
 from tilewright.data_gen.splits import SPLITS
 from tilewright.data_gen.tile_store import TileStore
@@ -48,27 +49,48 @@ class Positives:
 
 
 def find_positives(config: Config, inputs: Inputs, out: Path) -> Counts:
-    """Write POSITIVES, a line a pair; count how judge and truth agree. Raises InputError for what can't be read."""
-    tiles = {tile.tile_id: tile for tile in TileStore.open(inputs["tiles"]).iterate_light()}
+    """Write POSITIVES, a line a pair; count how judge and truth agree.
+
+    Raises InputError for what can't be read, and for pairs or copies of another corpus than ``tiles``.
+    """
+    store = TileStore.open(inputs["tiles"])
+    pairs = _pairs_of(inputs["pairs"], store)
+    tiles = {tile.tile_id: tile for tile in store.iterate_light()}
     copies = read_jsonl(inputs["copies"], Copy) if "copies" in inputs else []
+    if copies and {copy.page_id for copy in copies}.isdisjoint(tile.page_id for tile in tiles.values()):
+        raise InputError(f"{inputs['copies']}: no page of these copies has a tile in {store.folder}: other tiles?")
     stated = stated_tiles(copies, tiles)
     corpus = JudgedCorpus(tiles)
     found: list[Positives] = []
     counts: Counts = {}
     for split in SPLITS:
-        pairs = read_pair_file(inputs["pairs"] / f"{split}.jsonl")
         of_split = [
             Positives(
                 pair.query_id,
                 tuple(sorted(stated[pair.query_id] - {pair.tile_id})),
                 tuple(sorted(corpus.answering(pair) - {pair.tile_id})),
             )
-            for pair in pairs
+            for pair in pairs[split]
         ]
         counts[split] = agreement(of_split)
         found += of_split
     write_jsonl(out / POSITIVES, found)
     return {"pairs": len(found), "tiles": len(tiles), **counts}
+
+
+def _pairs_of(folder: Path, store: TileStore) -> dict[str, list[QAPair]]:
+    """{split: its pairs}, each query_id once, of tiles of ``store`` (or of none)."""
+    pairs: dict[str, list[QAPair]] = {}
+    split_of: dict[str, str] = {}
+    for split in SPLITS:
+        path = folder / f"{split}.jsonl"
+        pairs[split] = read_pair_file(path)
+        check_tiles([pair for pair in pairs[split] if pair.tile_id], store, path)
+        twice = next((pair.query_id for pair in pairs[split] if pair.query_id in split_of), None)
+        if twice is not None:
+            raise InputError(f"{path}: query_id {twice!r} stands in split {split_of[twice]} too: wanted each once")
+        split_of |= dict.fromkeys((pair.query_id for pair in pairs[split]), split)
+    return pairs
 
 
 def stated_tiles(copies: Iterable[Copy], tiles: Mapping[str, Tile]) -> Mapping[str, set[str]]:

@@ -15,11 +15,12 @@ from pathlib import Path
 from tilewright.configs.bounds import check_bounds
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
+from tilewright.data_gen.grounded.terms import terms
 from tilewright.data_gen.pair_files import read_pair_file
 from tilewright.data_gen.records import Block, Page, QAPair, Tile, write_jsonl
 from tilewright.data_gen.sources.pages_folder import PagesFolder
 from tilewright.data_gen.sources.source import Document
-from tilewright.data_gen.splits import SPLITS
+from tilewright.data_gen.splits import SPLITS, pages_of_split
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.urls import page_id
 
@@ -74,7 +75,8 @@ def make_digest_pages(config: Config, inputs: Inputs, out: Path) -> Counts:
     """Write pages.jsonl (in order of page_id) and documents/ of the digest pages, COPIES, and ``splits``.
 
     ``splits/``: the files of ``pairs``, the digest pages added to their splits in pages.json: what mining and training
-    on both kinds of pages need. Raises InputError for a split without pairs and a pair of another tile.
+    on both kinds of pages need. Raises InputError for a split without pairs, a pair of another tile or one whose source
+    holds no words to restate, and a pages.json of other splits.
     """
     store, folder = TileStore.open(inputs["tiles"]), PagesFolder(out)
     pages: list[Page] = []
@@ -98,11 +100,17 @@ def make_digest_pages(config: Config, inputs: Inputs, out: Path) -> Counts:
 
 
 def facts_of(pairs: Iterable[QAPair], store: TileStore) -> list[Fact]:
-    """What ``pairs`` ask about, each statement of a page once, in the order of the pairs."""
+    """What ``pairs`` ask about, each statement of a page once, in the order of the pairs.
+
+    Raises InputError for a pair of a tile that ``store`` lacks, and for one without words in its source.
+    """
     asked: dict[tuple[str, str], list[str]] = {}
     for pair in pairs:
         tile = store.light(pair.tile_id)
-        asked.setdefault((tile.title, statement_of(pair, tile)), []).append(pair.query_id)
+        statement = statement_of(pair, tile)
+        if not terms(statement):
+            raise InputError(f"{pair.query_id}: source_span: wanted words to restate, found {pair.source_span!r}")
+        asked.setdefault((tile.title, statement), []).append(pair.query_id)
     return [Fact(title, statement, tuple(query_ids)) for (title, statement), query_ids in asked.items()]
 
 
@@ -169,9 +177,9 @@ def _write_splits(source: Path, out: Path, added: Mapping[str, Sequence[str]]) -
     out.mkdir(exist_ok=True)
     for split in SPLITS:
         write_jsonl(out / f"{split}.jsonl", read_pair_file(source / f"{split}.jsonl"))
-    listed = json.loads((source / "pages.json").read_text(encoding="utf-8"))
-    for split, page_ids in added.items():
-        listed[split] = sorted({*listed[split], *page_ids})
+    path = source / "pages.json"
+    grown = {split: sorted({*pages_of_split(path, split), *page_ids}) for split, page_ids in added.items()}
+    listed = json.loads(path.read_text(encoding="utf-8")) | grown
     (out / "pages.json").write_text(json.dumps(listed, indent=1) + "\n", encoding="utf-8")
 
 

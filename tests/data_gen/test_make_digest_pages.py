@@ -125,6 +125,44 @@ def test_a_split_without_pairs_is_refused(config: Config) -> None:
         dataclasses.replace(config, splits=("dev",))
 
 
+def changed(config: Config, split: str, **values: str) -> None:
+    """The first pair of ``split``, with ``values``."""
+    path = config.pairs / f"{split}.jsonl"
+    first, *others = read_jsonl(path, QAPair)
+    write_jsonl(path, [dataclasses.replace(first, **values), *others])
+
+
+@pytest.mark.parametrize("span", ["", " — "])
+def test_a_pair_without_words_to_restate_is_refused(config: Config, span: str) -> None:
+    changed(config, "train", source_span=span)
+    with pytest.raises(InputError, match="norwick0: source_span: wanted words to restate"):
+        run_stage(STAGE, config)
+
+
+@pytest.mark.parametrize("listed", ["[]", '{"train": []}', "{", '{"train": [], "validation": [], "test": null}'])
+def test_a_list_of_pages_that_split_pairs_did_not_write_is_refused(config: Config, listed: str) -> None:
+    (config.pairs / "pages.json").write_text(listed)
+    with pytest.raises(InputError, match=r"pages\.json: wanted"):
+        run_stage(STAGE, config)
+
+
+def test_pairs_and_copies_of_another_corpus_are_refused(config: Config) -> None:
+    """Else every copy would be on no tile, and no negative ever be false."""
+    run_stage(STAGE, config)
+    finding = find_positives.Config(config.out.parent / "positives", config.pairs, config.tiles)
+    with pytest.raises(InputError, match="no page of these copies has a tile"):
+        run_stage(find_positives.STAGE, dataclasses.replace(finding, copies=config.out / "copies.jsonl"))
+    changed(config, "test", query_id="norwick0")
+    with pytest.raises(InputError, match=r"test\.jsonl: query_id 'norwick0' stands in split train too"):
+        run_stage(find_positives.STAGE, finding)
+    changed(config, "test", query_id="other", tile_id="", page_id="")
+    counts = run_stage(find_positives.STAGE, dataclasses.replace(finding, out=config.out.parent / "one"))["counts"]
+    assert counts["test"]["judged"] == 1, "a question that names no tile"
+    changed(config, "test", tile_id=f"{'f' * 16}-0000-00", page_id="f" * 16)
+    with pytest.raises(InputError, match="1 pairs are of tiles that the tile store lacks"):
+        run_stage(find_positives.STAGE, finding)
+
+
 @pytest.mark.browser
 def test_rendered_copies_are_found_by_truth_and_by_the_judge(config: Config) -> None:
     run_stage(STAGE, config)
