@@ -27,11 +27,12 @@ from tilewright.configs.stage import Stage, run_stage
 
 @dataclass(frozen=True)
 class Step:
-    """One stage of a recipe: its name, its config file, and overrides."""
+    """One stage of a recipe: its name, its config file, overrides, and keys that ``each`` gives their values."""
 
     stage: str
     config: Path
     overrides: tuple[str, ...] = ()
+    each: tuple[str, ...] = ()
 
 
 def load_recipe(path: Path, stages: Sequence[str]) -> list[Step]:
@@ -74,11 +75,15 @@ class _Reader:
         if keys == {"recipe"}:
             return self.recipe(path.parent / str(entry["recipe"]), above)
         if keys == {"each", "stages"}:
-            return [
-                step
+            found = [
+                self.steps(path, where, entry["stages"], {**values, **more}, above)
                 for more in _each(where, entry["each"], values)
-                for step in self.steps(path, where, entry["stages"], {**values, **more}, above)
             ]
+            if len(found) > 1 and found[0] == found[1]:
+                raise ConfigError(
+                    f"{where}.each: wanted ${{{next(iter(entry['each']))}}} in `stages`, found it in none"
+                )
+            return [step for steps in found for step in steps]
         if not {"config"} <= keys <= {"config", "set"}:
             raise ConfigError(
                 f"{where}: wanted a path, a mapping of `config` and `set`, of `each` and `stages`, or a `recipe`, "
@@ -95,7 +100,9 @@ class _Reader:
             raise ConfigError(f"{where}: no such config file: {config}")
         if config.parent.name not in self.stages:
             raise ConfigError(f"{where}: {config.parent.name!r} is no stage; stages are {list(self.stages)}")
-        return Step(config.parent.name, config, tuple(_filled(where, item, values) for item in overrides))
+        filled = tuple(_filled(where, item, values) for item in overrides)
+        each = [item.partition("=")[0] for item, text in zip(overrides, filled, strict=True) if item != text]
+        return Step(config.parent.name, config, filled, tuple(each))
 
 
 def _each(where: str, each: Any, values: Mapping[str, str]) -> list[dict[str, str]]:
@@ -107,6 +114,8 @@ def _each(where: str, each: Any, values: Mapping[str, str]) -> list[dict[str, st
         raise ConfigError(f"{where}.each: wanted a name of small letters that isn't taken, found {name!r}")
     if not isinstance(found, list) or not found or not all(type(value) in (int, str) for value in found):
         raise ConfigError(f"{where}.each.{name}: wanted a list of whole numbers or strings, found {found!r}")
+    if len({str(value) for value in found}) < len(found):
+        raise ConfigError(f"{where}.each.{name}: wanted each value once, found {found!r}")
     return [{name: str(value)} for value in found]
 
 
@@ -123,13 +132,19 @@ def _filled(where: str, text: str, values: Mapping[str, str]) -> str:
 def override(steps: Sequence[Step], overrides: Sequence[str]) -> list[Step]:
     """The steps with ``key=value`` for all stages whose config file has that key, or the block of a dotted one.
 
-    ``llm.api_key_env=KEY`` goes to every stage with an ``llm`` block. Raises ConfigError for a key that no file has.
+    ``llm.api_key_env=KEY`` goes to every stage with an ``llm`` block. Raises ConfigError for a key that no file has, or
+    that ``each`` gives its values: runs of several seeds would be runs of one.
     """
     for text in overrides:
         key, equals, _ = text.partition("=")
         having = [step for step in steps if equals and _has(read_yaml(step.config), key.split("."))]
         if not having or key == "out":
             raise ConfigError(f"{text!r}: wanted key=value with a key (other than `out`) that a config of the list has")
+        varied = next((step for step in having if key in step.each), None)
+        if varied is not None:
+            raise ConfigError(
+                f"{text!r}: wanted a key that `each` doesn't vary; it does in the steps of {varied.config}"
+            )
         steps = [
             dataclasses.replace(step, overrides=(*step.overrides, text)) if step in having else step for step in steps
         ]
@@ -148,11 +163,18 @@ def run_recipe(
 ) -> list[Path]:
     """Run the steps in order; return their output folders. Finished ones return at once, so a rerun goes on.
 
-    All configs are loaded before the first stage starts: a typo in the last one costs no hour.
+    All configs are loaded before the first stage starts: a typo in the last one costs no hour. Raises ConfigError if
+    two steps would write different results into one folder.
     """
     loaded = [
         (step, stage := find_stage(step.stage), load(step.config, stage.config, step.overrides)) for step in steps
     ]
+    written: dict[Path, tuple[str, Any]] = {}
+    for step, _, config in loaded:
+        if written.setdefault(config.out.resolve(), (step.stage, config)) != (step.stage, config):
+            raise ConfigError(
+                f"{step.config}: out: wanted a folder of its own, found that of an earlier step: {config.out}"
+            )
     folders = []
     for number, (step, stage, config) in enumerate(loaded, start=1):
         announce(number, step, config.out)

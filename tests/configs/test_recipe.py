@@ -137,6 +137,8 @@ def test_what_was_made_from_a_stale_stage_is_stale(recipe: Path, tmp_path: Path)
         ("kind: recipe\nstages: [{each: {runs: [1]}, stages: [x]}]\n", "isn't taken"),
         ("kind: recipe\nstages: [{each: {a: []}, stages: [x]}]\n", "wanted a list of whole numbers"),
         ("kind: recipe\nstages: [{each: {a: [1.5]}, stages: [x]}]\n", "wanted a list of whole numbers"),
+        ("kind: recipe\nstages: [{each: {a: [1, '1']}, stages: [x]}]\n", "each value once"),
+        ("kind: recipe\nstages: [{each: {a: [1, 2]}, stages: [data_gen/first/run.yaml]}]\n", "found it in none"),
         ("kind: recipe\nstages: [{each: {a: [1]}, stages: []}]\n", "list is empty"),
         ("kind: recipe\nstages: [{each: {a: [1]}, stages: ['data_gen/first/${b}.yaml']}]\n", "wanted one of"),
     ],
@@ -161,6 +163,29 @@ def test_each_repeats_its_stages_and_recipe_includes_another(recipe: Path, tmp_p
         (f"out=${{runs}}/{arm}_{seed}", f"suffix={seed}") for seed in (1, 2) for arm in ("first", "second")
     ]
     assert [step.stage for step in steps[2:]] == ["first", "second"] * 2
+
+
+def test_what_each_varies_is_not_overridden_for_all(recipe: Path) -> None:
+    recipe.write_text(
+        "kind: recipe\nstages:\n  - each: {seed: [1, 2]}\n    stages:\n"
+        "      - {config: data_gen/first/run.yaml, set: ['out=${runs}/${seed}', 'suffix=${seed}']}\n"
+    )
+    config = recipe.parent / "data_gen/first/run.yaml"
+    config.write_text(config.read_text() + "suffix: none\n")
+    steps = load_recipe(recipe, list(STAGES))
+    with pytest.raises(ConfigError, match="'suffix=3': wanted a key that `each` doesn't vary"):
+        override(steps, ["suffix=3"])
+    assert {step.overrides[-1] for step in override(steps, ["text=x.txt"])} == {"text=x.txt"}
+
+
+def test_two_steps_for_one_folder_cost_no_work(recipe: Path, tmp_path: Path) -> None:
+    step = "{config: data_gen/first/run.yaml, set: [suffix=%s]}"
+    recipe.write_text(f"kind: recipe\nstages: [{step % 1}, {step % 2}]\n")
+    with pytest.raises(ConfigError, match="found that of an earlier step"):
+        run(recipe)
+    assert not (tmp_path / "runs").exists()
+    recipe.write_text(f"kind: recipe\nstages: [{step % 1}, {step % 1}]\n")
+    assert run(recipe) == [1, 2], "the same step again is the same result"
 
 
 def test_a_typo_in_the_last_config_costs_no_work(recipe: Path, tmp_path: Path) -> None:
