@@ -216,6 +216,9 @@ def _sample(pairs: list[QAPair], limit: int | None, seed: int) -> list[QAPair]:
 
 
 def _check_splits(pairs: dict[str, list[QAPair]], pages: dict[str, frozenset[str]], inputs: Inputs) -> None:
+    twice = {pair.query_id for pair in pairs["train"]} & {pair.query_id for pair in pairs["validation"]}
+    if twice:  # a row's tiles are remembered by its query
+        raise InputError(f"{inputs['validation']}: query_id {min(twice)!r} stands in {inputs['pairs']} too")
     both = pages["train"] & pages["validation"]
     if both:
         raise InputError(f"{inputs['pages']}: {len(both)} pages are in train and validation (first: {min(both)})")

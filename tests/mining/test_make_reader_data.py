@@ -284,6 +284,8 @@ def test_no_training_pairs_is_an_error_no_validation_pairs_is_not(config: Config
         run_stage(STAGE, dataclasses.replace(config, pairs=tmp_path / "none.jsonl"))
     without = dataclasses.replace(config, validation=tmp_path / "none.jsonl", out=tmp_path / "without")
     assert run_stage(STAGE, without)["counts"]["validation"]["examples"] == 0
+    with pytest.raises(InputError, match=r"query_id .* stands in .*train\.jsonl too"):
+        run_stage(STAGE, dataclasses.replace(config, validation=config.pairs))
 
 
 @pytest.mark.parametrize(
