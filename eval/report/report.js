@@ -56,9 +56,19 @@ function select(id) {
   return byId(id).value;
 }
 
-function verdictOf(question, cell) {
-  const said = question.said[cell];
-  return said ? said.verdict : undefined;
+// Whether a row is right about a question; null where that doesn't count: it failed, wasn't asked, has nothing to find.
+function rightness(question, row) {
+  if (data.cells.includes(row)) {
+    const said = question.said[row];
+    return said && !said.error && said.verdict ? said.verdict === "CORRECT" : null;
+  }
+  const found = question.found[row];
+  return found && !found.error && found.rank >= 0 ? found.rank > 0 && found.rank <= data.k : null;
+}
+
+function rankText(found) {
+  if (found.error) return "error";
+  return found.rank > 0 ? `rank ${found.rank}` : found.rank < 0 ? "no gold page" : "not found";
 }
 
 function wanted(question) {
@@ -77,23 +87,12 @@ function wanted(question) {
 }
 
 function differs(question, row, other, difference) {
-  let left, right;
-  if (data.cells.includes(row)) {
-    if (!question.said[row] || !question.said[other]) return false;
-    left = verdictOf(question, row) === "CORRECT";
-    right = verdictOf(question, other) === "CORRECT";
-  } else {
-    left = foundWithin(question, row);
-    right = foundWithin(question, other);
-  }
+  const left = rightness(question, row);
+  const right = rightness(question, other);
+  if (left === null || right === null) return false;
   if (difference === "gained") return left && !right;
   if (difference === "lost") return !left && right;
   return left !== right;
-}
-
-function foundWithin(question, row) {
-  const found = question.found[row];
-  return Boolean(found && found.rank > 0 && found.rank <= data.k);
 }
 
 function refresh() {
@@ -113,7 +112,7 @@ function drawMore(upTo) {
     const row = select("row");
     const said = question.said[row];
     const found = question.found[row];
-    const mark = said ? said.mode : found ? (found.rank > 0 ? `rank ${found.rank}` : "not found") : "";
+    const mark = said ? said.mode : found ? rankText(found) : "";
     const item = make("li", { role: "option", id: `item-${place}`, "aria-selected": "false" },
       make("span", {}, question.q), make("small", {}, mark));
     item.addEventListener("click", () => go(place, true));
@@ -173,7 +172,8 @@ function answer(row, said) {
 
 function hits(row, found) {
   if (found.error) return [make("h4", {}, row), make("p", { class: "near-text" }, `error: ${found.error}`)];
-  const title = `${row}: gold page ${found.rank > 0 ? `at rank ${found.rank}` : "not found"}, answer as a string ${found.evidence ? `at rank ${found.evidence}` : "in no hit"}`;
+  const place = found.rank > 0 ? `gold page at ${rankText(found)}` : found.rank < 0 ? rankText(found) : "gold page not found";
+  const title = `${row}: ${place}, answer as a string ${found.evidence ? `at rank ${found.evidence}` : "in no hit"}`;
   const shown = found.hits.map(([number, score, right, holds], place) => {
     const item = data.items[number];
     const kind = ["wrong", "near", "right"][right];

@@ -1,11 +1,14 @@
 """The report in a real browser: nothing leaves it, markup in data stays text, tables sort, filters and keys work."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tilewright.eval.report.data import as_script
 
 HOSTILE = '<script>alert("x")</script>'
 SAID = ("stand-ins", "random weights", "Recall@10", "MRR@12", "chance", "0.953", "trained − base", "Learning check")
@@ -106,6 +109,46 @@ def test_filters_and_keys(evaluation: Path, browser: Any) -> None:
     page.select_option("#row", "gold.as_is.base.k1")
     page.select_option("#mode", "reader")
     assert page.inner_text("#count").endswith("of 8 questions") and shown.logged == []
+    page.close()
+
+
+def test_what_failed_is_shown_as_an_error_and_compared_with_nothing(
+    evaluation: Path, browser: Any, tmp_path: Path
+) -> None:
+    """As in the tables of differences: a question counts where it does in both rows."""
+    before, start, rest = (evaluation / "report.html").read_text().partition('id="data">')
+    text, end, after = rest.partition("</script>")
+    data = json.loads(text)
+    for question in data["questions"]:
+        question["found"] = {name: found | {"rank": 1} for name, found in question["found"].items()}
+    failed, goldless, answered = data["questions"][0], data["questions"][1], data["questions"][2]
+    failed["found"]["bm25"] = {"error": "no server"}
+    goldless["found"]["bm25"]["rank"] = -1
+    read = next(question for question in data["questions"] if len(question["said"]) > 1)
+    left, right = data["cells"][:2]
+    said = {row: read["said"][row] | {"verdict": "CORRECT", "error": None} for row in (left, right)}
+    for question in data["questions"]:
+        question["said"] = {row: dict(one) for row, one in said.items()}
+    failed["said"][right] |= {"verdict": None, "error": "no server"}
+    answered["said"][right]["verdict"] = "WRONG"
+    goldless["said"] = {}
+    path = tmp_path / "report.html"
+    path.write_text(f"{before}{start}{as_script(data)}{end}{after}")
+    shown = Watched(browser, path)
+    page = shown.page
+    page.select_option("#row", "bm25")
+    assert page.locator("#list li small").all_inner_texts()[:3] == ["error", "no gold page", "rank 1"]
+    assert "error: no server" in page.inner_text("#detail")
+    page.select_option("#other", "base")
+    for difference in ("any", "gained", "lost"):
+        page.select_option("#difference", difference)
+        assert page.inner_text("#count") == "0 of 8 questions", difference
+    page.select_option("#row", left)
+    page.select_option("#other", right)
+    for difference, count in (("any", 1), ("gained", 1), ("lost", 0)):
+        page.select_option("#difference", difference)
+        assert page.inner_text("#count") == f"{count} of 8 questions", difference
+    assert shown.logged == []
     page.close()
 
 
