@@ -87,17 +87,21 @@ class TileWords:
                 rows, columns = (int(side) for side in found["size"])
                 arrays = {name: found[name] for name in _ARRAYS}
                 words = cls(texts=tuple(text.split("\n") if text else ()), size=(rows, columns), **arrays)
-        except (OSError, ValueError, KeyError, EOFError, SyntaxError, zipfile.BadZipFile, tokenize.TokenError) as error:
+        except _BROKEN as error:
             raise InputError(
                 f"{path}: wanted the words of a tile ({error}): delete it to read the tile again"
             ) from error
-        lengths = {len(words.rows), len(words.vectors), len(words.sure)}
-        if lengths != {len(words)} or len(words.cells) != sum(map(len, words.texts)):
-            raise InputError(f"{path}: wanted arrays of {len(words)} words: delete it to read the tile again")
+        count, letters = len(words), sum(map(len, words.texts))
+        shapes = ((letters,), (count,), (count, DIMENSION), (count,))
+        wanted = dict(zip(_ARRAYS, zip("iiif", shapes, strict=True), strict=True))
+        if {name: (part.dtype.kind, part.shape) for name, part in arrays.items()} != wanted or not all(words.texts):
+            raise InputError(f"{path}: wanted arrays of {count} words: delete it to read the tile again")
         return words
 
 
 _ARRAYS = ("cells", "rows", "vectors", "sure")
+_BROKEN = (OSError, ValueError, TypeError, KeyError, EOFError, SyntaxError, zipfile.BadZipFile, tokenize.TokenError)
+"""What NumPy raises for a file that isn't one of ours."""
 
 
 @lru_cache(maxsize=1)

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -241,6 +242,27 @@ def test_a_scorer_and_words_survive_the_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x93NUMPY\x01\x00\x10\x00{broken", b"\x80\x04N."])
 def test_broken_words_are_the_user_s_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "words.npz").write_bytes(content)
+    with pytest.raises(InputError, match="delete it"):
+        TileWords.load(tmp_path / "words.npz")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"size": np.array(3)},
+        {"rows": np.array(1, np.int16)},
+        {"rows": np.zeros((2, 1), np.int16)},
+        {"rows": np.array(["a", "b"])},
+        {"vectors": np.zeros((2, 7), np.int8)},
+        {"texts": np.frombuffer(b"MiraCastellan\n", np.uint8)},
+    ],
+    ids=lambda part: next(iter(part)),
+)
+def test_words_with_other_arrays_are_the_user_s_error(tmp_path: Path, part: dict[str, Any]) -> None:
+    typed([(1, 0, "Mira Castellan")]).save(tmp_path / "words.npz")
+    with np.load(tmp_path / "words.npz") as found:
+        arrays = dict(found) | part
+    np.savez(tmp_path / "words.npz", **arrays)
     with pytest.raises(InputError, match="delete it"):
         TileWords.load(tmp_path / "words.npz")
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
+from tilewright.configs.digests import output_digests
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
 from tilewright.configs.stage import read_manifest, run_stage
@@ -101,6 +102,30 @@ def test_the_tower_has_learnt_and_the_same_run_gives_the_same_bytes(world: Any, 
     assert (again.out / "checkpoint/scorer.safetensors").read_bytes() == (
         trained / "base/checkpoint/scorer.safetensors"
     ).read_bytes()
+
+
+class Killed(train_nano_reader.Run):
+    """Ends where the eyes are trained."""
+
+    def pointing(self) -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+
+def test_killed_after_its_eyes_a_run_goes_on_to_the_same_bytes(
+    world: Any, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = trained / "trained"
+    tower = TowerConfig(2, 2, 1e-3, 1, {"vit_mlp": LoraGroup(2, 4.0), "heads": LoraGroup(2, 4.0)})
+    base = trained / "base/checkpoint"
+    config = config_of(world, trained, "killed", compression=None, tower=tower, reader=base, epochs=1, readings=None)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(train_nano_reader, "Run", Killed)
+        run_stage(train_nano_reader.STAGE, config)
+    eyes = trained / "killed.partial/checkpoint/tower/model.safetensors"
+    before = eyes.stat()
+    run_stage(train_nano_reader.STAGE, config)
+    assert output_digests(config.out) == output_digests(whole) and _manifest(config.out) == _manifest(whole)
+    assert (config.out / "checkpoint/tower/model.safetensors").stat().st_ino == before.st_ino, "not trained again"
 
 
 def test_without_rows_held_out_the_last_epoch_is_kept(world: Any, trained: Path) -> None:
