@@ -49,7 +49,7 @@ class Positives:
 
 
 def find_positives(config: Config, inputs: Inputs, out: Path) -> Counts:
-    """Write POSITIVES, a line a pair; count how judge and truth agree.
+    """Write POSITIVES, a line a pair; count how judge and truth agree, and copies that no tile shows whole.
 
     Raises InputError for what can't be read, and for pairs or copies of another corpus than ``tiles``.
     """
@@ -59,7 +59,7 @@ def find_positives(config: Config, inputs: Inputs, out: Path) -> Counts:
     copies = read_jsonl(inputs["copies"], Copy) if "copies" in inputs else []
     if copies and {copy.page_id for copy in copies}.isdisjoint(tile.page_id for tile in tiles.values()):
         raise InputError(f"{inputs['copies']}: no page of these copies has a tile in {store.folder}: other tiles?")
-    stated = stated_tiles(copies, tiles)
+    stated, cut = stated_tiles(copies, tiles)
     corpus = JudgedCorpus(tiles)
     found: list[Positives] = []
     counts: Counts = {}
@@ -75,7 +75,7 @@ def find_positives(config: Config, inputs: Inputs, out: Path) -> Counts:
         counts[split] = agreement(of_split)
         found += of_split
     write_jsonl(out / POSITIVES, found)
-    return {"pairs": len(found), "tiles": len(tiles), **counts}
+    return {"pairs": len(found), "tiles": len(tiles), "copies": len(copies), "copies_on_no_tile": cut, **counts}
 
 
 def _pairs_of(folder: Path, store: TileStore) -> dict[str, list[QAPair]]:
@@ -93,21 +93,22 @@ def _pairs_of(folder: Path, store: TileStore) -> dict[str, list[QAPair]]:
     return pairs
 
 
-def stated_tiles(copies: Iterable[Copy], tiles: Mapping[str, Tile]) -> Mapping[str, set[str]]:
-    """{query_id: the tiles that hold a copied statement whole}; one that a tile's edge cuts is on none."""
+def stated_tiles(copies: Iterable[Copy], tiles: Mapping[str, Tile]) -> tuple[Mapping[str, set[str]], int]:
+    """{query_id: the tiles that hold a copied statement whole}, and how many copies are on none (cut by an edge)."""
     texts: dict[str, list[tuple[str, tuple[str, ...]]]] = defaultdict(list)
     pages = {copy.page_id for copy in copies}
     for tile in tiles.values():
         if tile.page_id in pages:
             texts[tile.page_id].append((tile.tile_id, terms(tile.text)))
     found: dict[str, set[str]] = defaultdict(set)
+    cut = 0
     for copy in copies:
         statement = terms(copy.statement)
-        for tile_id, text in texts[copy.page_id]:
-            if holds(text, statement):
-                for query_id in copy.query_ids:
-                    found[query_id].add(tile_id)
-    return found
+        holding = {tile_id for tile_id, text in texts[copy.page_id] if holds(text, statement)}
+        cut += not holding
+        for query_id in copy.query_ids:
+            found[query_id] |= holding
+    return found, cut
 
 
 class JudgedCorpus:

@@ -13,6 +13,7 @@ from tilewright.data_gen import find_positives
 from tilewright.data_gen.find_positives import Positives
 from tilewright.data_gen.make_digest_pages import Copy
 from tilewright.data_gen.records import TrainingExample, read_jsonl, write_jsonl
+from tilewright.data_gen.tile_store import TileStore
 from tilewright.mining import mine_negatives
 from tilewright.mining.count_false_negatives import STAGE, Config, false_negatives, show
 from tilewright.mining.mining_report import share_interval
@@ -45,6 +46,15 @@ def test_every_further_answer_is_a_known_positive(planted: Planted, positives: P
     for fact, one in enumerate(found):
         assert set(one.judged) == {planted.tile(fact, kind) for kind in FALSE_NEGATIVES}
         assert one.stated == (planted.tile(fact, "again"),) and one.tile_ids == frozenset(one.judged)
+
+
+def test_a_copy_that_a_tile_s_edge_cuts_is_on_none(planted: Planted) -> None:
+    tiles = {tile.tile_id: tile for tile in TileStore.open(planted.root / "tiles").iterate_light()}
+    (one, *_), (first, *_) = planted.pairs, tiles.values()
+    words = first.text.split()
+    whole, cut = (Copy(first.page_id, " ".join(part), (one.query_id,)) for part in (words, [*words, "goes on"]))
+    elsewhere = Copy("f" * 16, "no page of these tiles", (one.query_id,))
+    assert find_positives.stated_tiles([whole, cut, elsewhere], tiles) == ({one.query_id: {first.tile_id}}, 2)
 
 
 def test_naive_negatives_are_all_false_and_judged_ones_none(planted: Planted, positives: Path, tmp_path: Path) -> None:
