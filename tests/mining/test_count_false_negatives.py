@@ -50,7 +50,7 @@ def test_every_further_answer_is_a_known_positive(planted: Planted, positives: P
 
 def test_a_copy_that_a_tile_s_edge_cuts_is_on_none(planted: Planted) -> None:
     tiles = {tile.tile_id: tile for tile in TileStore.open(planted.root / "tiles").iterate_light()}
-    (one, *_), (first, *_) = planted.pairs, tiles.values()
+    one, first = planted.pairs[0], tiles[planted.tile(0, "again")]
     words = first.text.split()
     whole, cut = (Copy(first.page_id, " ".join(part), (one.query_id,)) for part in (words, [*words, "goes on"]))
     elsewhere = Copy("f" * 16, "no page of these tiles", (one.query_id,))
