@@ -40,8 +40,8 @@ def write_report(
 ) -> None:
     """Write report.html, table.md, table.tex and, with ``all_pictures``, report_pictures/.
 
-    The pictures of a sample of questions stand in the file, as large as 20 MB allow, and their texts whole; texts of
-    other questions are cut, if need be, so that the file stays below 30 MB.
+    The pictures of a sample of questions stand in the file, as large as 20 MB allow; if need be, texts of other
+    questions are cut, and then those of the sample, so that the file stays below 30 MB.
     """
     workshop = evaluation.registry.workshop
     data = browser_data(evaluation, shown.shown_hits)

@@ -6,7 +6,8 @@ from typing import Any
 
 from tilewright.eval.report.data import as_script
 
-CUTS: tuple[tuple[int | None, int | None], ...] = (
+Cut = tuple[int | None, int | None]  # characters of a text, hits of a question
+CUTS: tuple[Cut, ...] = (
     (None, None),
     (2_000, None),
     (500, None),
@@ -22,13 +23,13 @@ def fitted(data: Mapping[str, Any], whole: Collection[str], budget_bytes: int) -
 
     ``items`` holds every hit's {id, page, text} once and ``given`` every item a reader was given; a question's hits are
     [place in items, score, place in RIGHT, holds] and its ``given`` are places. If that is too large, texts are cut to
-    the first length of CUTS that fits, then hits to its number; questions named in ``whole`` keep theirs. ``cut`` says
-    which: [characters or null, hits or null]. Beyond the last of CUTS the budget is exceeded rather than a question
-    left out.
+    the first length of CUTS that fits, then hits to its number; those of questions named in ``whole`` last. ``cut`` and
+    ``cut_whole`` say which: [characters or null, hits or null], of the others and of these. Beyond the last of CUTS the
+    budget is exceeded rather than a question left out.
     """
     compact: dict[str, Any] = {}
-    for characters, hits in CUTS:
-        compact = _compact(data, whole, characters, hits)
+    for cut, cut_whole in [*((cut, CUTS[0]) for cut in CUTS), *((CUTS[-1], cut) for cut in CUTS[1:])]:
+        compact = _compact(data, whole, cut, cut_whole)
         if len(as_script(compact).encode()) <= budget_bytes:
             break
     return compact
@@ -42,24 +43,22 @@ class _Once:
     places: dict[tuple[Any, ...], int] = dataclasses.field(default_factory=dict)
 
     def place(self, value: dict[str, Any]) -> int:
-        key = tuple(tuple(part) if isinstance(part, list) else part for part in value.values())
+        key = tuple((name, tuple(part) if isinstance(part, list) else part) for name, part in sorted(value.items()))
         if key not in self.places:
             self.places[key] = len(self.values)
             self.values.append(value)
         return self.places[key]
 
 
-def _compact(
-    data: Mapping[str, Any], whole: Collection[str], characters: int | None, hits: int | None
-) -> dict[str, Any]:
+def _compact(data: Mapping[str, Any], whole: Collection[str], cut: Cut, cut_whole: Cut) -> dict[str, Any]:
     items, given, questions = _Once(), _Once(), []
     for question in data["questions"]:
-        kept = (None, None) if question["id"] in whole else (characters, hits)
+        kept = cut_whole if question["id"] in whole else cut
         found = {name: _found(one, items, *kept) for name, one in question["found"].items()}
         said = {name: _said(one, given, kept[0]) for name, one in question["said"].items()}
         questions.append({**question, "found": found, "said": said})
-    cut = {"items": items.values, "given": given.values, "cut": [characters, hits]}
-    return {**data, "questions": questions, **cut}
+    cuts = {"cut": list(cut), "cut_whole": list(cut_whole)}
+    return {**data, "questions": questions, "items": items.values, "given": given.values, **cuts}
 
 
 def _found(found: Mapping[str, Any], items: _Once, characters: int | None, hits: int | None) -> dict[str, Any]:

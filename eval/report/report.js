@@ -196,9 +196,10 @@ function option(value, text) {
 }
 
 function cutNote() {
-  const [characters, hits] = data.cut;
-  if (characters === null) return "";
-  return `Texts are cut after ${characters} characters${hits === null ? "" : ` and hits after ${hits}`}, but for the sample of questions with pictures; the folders records and runs beside this file hold all.`;
+  const after = ([characters, hits]) => `after ${characters} characters${hits === null ? "" : ` and hits after ${hits}`}`;
+  if (data.cut[0] === null) return "";
+  const sample = data.cut_whole[0] === null ? "but for" : `${after(data.cut_whole)} for`;
+  return `Texts are cut ${after(data.cut)}, ${sample} the sample of questions with pictures; the folders records and runs beside this file hold all.`;
 }
 
 function fill() {

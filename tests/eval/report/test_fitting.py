@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tilewright.eval.report.data import as_script
@@ -56,8 +56,12 @@ def read(data: dict[str, Any]) -> list[dict[str, Any]]:
     return questions
 
 
+ONCE = [{"id": "a", "px": [1], "text": ""}, {"text": "", "px": [1], "id": "a"}]
+
+
 @settings(max_examples=60, deadline=None)
 @given(QUESTIONS)
+@example([{"id": "0", "q": "", "found": {}, "said": {"u": {"said": "", "given": ONCE}}}])
 def test_what_fits_is_whole_and_each_value_stands_once(questions: list[dict[str, Any]]) -> None:
     data = fitted({"questions": questions}, (), 10**9)
     assert data["cut"] == [None, None] and read(data) == questions
@@ -80,7 +84,7 @@ def large(number: int, *, texts: int = 3_000, hits: int = 10) -> dict[str, Any]:
 
 def test_texts_are_cut_before_hits_and_never_those_of_the_sample() -> None:
     questions = [large(number) for number in range(20)]
-    sizes = []
+    sizes: list[int] = []
     for characters, hits in CUTS:
         budget = sizes[-1] - 1 if sizes else 10**9
         data = fitted({"questions": questions}, ("3",), budget)
@@ -94,4 +98,16 @@ def test_texts_are_cut_before_hits_and_never_those_of_the_sample() -> None:
         longest = max(len(item["text"]) for one in shown if one["id"] != "3" for item in one["said"]["cell"]["given"])
         assert longest <= (characters + 1 if characters is not None else 3_010)
     beyond = fitted({"questions": questions}, ("3",), 10)
-    assert beyond["cut"] == list(CUTS[-1]) and len(beyond["questions"]) == 20
+    assert beyond["cut"] == beyond["cut_whole"] == list(CUTS[-1]) and len(beyond["questions"]) == 20
+
+
+def test_a_sample_that_is_too_large_by_itself_is_cut_last() -> None:
+    questions = [large(number) for number in range(20)]
+    sample = [question["id"] for question in questions]
+    sizes: list[int] = []
+    for cut in CUTS:
+        budget = sizes[-1] - 100 if sizes else 10**9
+        data = fitted({"questions": questions}, sample, budget)
+        sizes.append(len(as_script(data).encode()))
+        assert sizes[-1] <= budget and data["cut_whole"] == list(cut)
+        assert data["cut"] == list(CUTS[-1] if sizes[1:] else CUTS[0])
