@@ -83,10 +83,14 @@ def _seen(items: Sequence[Item]) -> list[Seen]:
 
 
 def nano_reader(options: NanoReaderOptions, workshop: Workshop) -> SpanReader:
-    """Raises InputError for a name that is none of ``reader_checkpoints``."""
+    """Raises InputError for a name that is none of ``reader_checkpoints``, and for one with an adapter."""
     if options.checkpoint not in workshop.readers:
         raise InputError(
             f"readers: checkpoint: wanted one of reader_checkpoints {sorted(workshop.readers)}, found"
             f" {options.checkpoint!r}"
+        )
+    if workshop.readers[options.checkpoint].adapter is not None:
+        raise InputError(
+            f"reader_checkpoints: {options.checkpoint}: adapter: wanted none: a nano reader's tower is trained whole"
         )
     return SpanReader(options, workshop)

@@ -215,6 +215,9 @@ def test_texts_and_broken_pictures_are_errors_of_their_question(world: Any, trai
     assert isinstance(found["blank"], Prediction) and found["blank"].text == "cannot answer"
     with pytest.raises(InputError, match="wanted one of reader_checkpoints"):
         nano_reader(NanoReaderOptions("nano", "other"), workshop)
+    adapted = dataclasses.replace(workshop.readers["base"], adapter=tmp_path)
+    with pytest.raises(InputError, match="base: adapter: wanted none"):
+        nano_reader(NanoReaderOptions("nano", "base"), dataclasses.replace(workshop, readers={"base": adapted}))
 
 
 def _workshop(world: Any, trained: Path, folder: Path) -> Workshop:
