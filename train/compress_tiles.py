@@ -23,7 +23,7 @@ from tilewright.data_gen.images import decode_image, encode_image, image_sha256
 from tilewright.data_gen.records import FAILED, Block, FailedPage, Link, Page, Tile, Word, iterate_jsonl, write_jsonl
 from tilewright.data_gen.render_page import ImageFormat
 from tilewright.data_gen.store.page_records import PAGES, pages_path
-from tilewright.data_gen.store.rows import TilesWriter
+from tilewright.data_gen.store.rows import TilesWriter, check_tile_id
 from tilewright.data_gen.store.writer import StoreWriter
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.tiles import page_of
@@ -61,10 +61,13 @@ class Config:
 def compress_tiles(config: Config, inputs: Inputs, out: Path) -> Counts:
     """Write store/ and, where the tiles have them beside their store, pages.jsonl and failed.jsonl; resumes by page.
 
-    Raises InputError for a store without tiles, and for a tile whose picture is broken or was left out.
+    Raises InputError for a store without tiles or of other ids, and for a tile whose picture is broken or left out.
     """
     store = TileStore.open(inputs["tiles"])
-    page_ids = list(dict.fromkeys(map(page_of, store.tile_ids)))
+    a_tile_of = {page_of(tile_id): tile_id for tile_id in store.tile_ids}
+    for page_id, tile_id in a_tile_of.items():
+        check_tile_id(tile_id, page_id)  # a page's id is the name of its working file
+    page_ids = list(a_tile_of)
     if not page_ids:
         raise InputError(f"{store.folder}: holds no tiles: there is nothing to compress")
     work = out / WORK

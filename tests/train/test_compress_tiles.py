@@ -177,3 +177,15 @@ def test_what_cannot_be_compressed_is_refused(tmp_path: Path) -> None:
         compress_tiles(
             Config(out=tmp_path, tiles=tmp_path, compression=2.0), {"tiles": tmp_path / "empty"}, tmp_path / "empty"
         )
+
+
+def test_an_id_that_is_a_path_writes_nothing_elsewhere(tmp_path: Path) -> None:
+    """A store's files as no writer of ours makes them."""
+    source = tmp_path / "a/b/c/d/tiles"
+    source.mkdir(parents=True)
+    write_store(source / "store", [tile()])
+    for path in (source / "store").glob("*.*"):
+        path.write_bytes(path.read_bytes().replace(tile().page_id.encode(), b"../../../../evil"))
+    with pytest.raises(InputError, match=r"tile_id '\.\./.*evil-0000-00': wanted \{16 hex\}"):
+        run(source, source.with_name("out"))
+    assert not list(tmp_path.rglob("evil*"))
