@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from tilewright.configs.bounds import check_bounds
@@ -95,7 +96,7 @@ def show(out: Path) -> None:
         used = found["used"]
         shares = (used.get(by) for by in BY)
         cells = (f"{one['share']:.3f} [{one['low']:.3f}, {one['high']:.3f}]" if one else "–" for one in shares)
-        table.add_row(name, str(used["negatives"]), *cells)
+        table.add_row(escape(name), str(used["negatives"]), *cells)
     Console().print(table)
 
 

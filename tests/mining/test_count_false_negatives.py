@@ -102,3 +102,10 @@ def test_pairs_of_another_run_and_equal_names_are_refused(positives: Path, tmp_p
         run_stage(STAGE, Config(tmp_path / "out", 1, (tmp_path / "a",), positives))
     with pytest.raises(ValueError, match="folders of different names"):
         Config(tmp_path / "out", 1, (tmp_path / "a", tmp_path / "b" / "a"), positives)
+
+
+def test_folders_are_shown_by_their_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    used = {"examples": 1, "negatives": 0, "examples_with_false": 0}
+    (tmp_path / "report.json").write_text(json.dumps({"judged[red]": {"all": used, "used": used}}))
+    show(tmp_path)
+    assert "judged[red]" in capsys.readouterr().out
