@@ -51,8 +51,7 @@ def report_cost(
             counts |= {f"{name}/{purpose}": sums for purpose, sums in error.counts.items()}
     if llm is not None:
         try:
-            asked = {(one.query, one.answers, one.cited.shown): one for one in citations_to_judge(cited, questions)}
-            judge(list(asked.values()), replace(llm, dry_run=True), out)
+            judge(citations_to_judge(cited, questions), replace(llm, dry_run=True), out)
         except DryRunError as error:
             lines.append(f"judge, for the citations of all systems: {error}")
             counts |= {f"judge/{purpose}": sums for purpose, sums in error.counts.items()}

@@ -36,6 +36,11 @@ class ToJudge:
     answers: tuple[str, ...]
     cited: Cited
 
+    @property
+    def seen(self) -> tuple[str, tuple[str, ...], str]:
+        """All that a judge sees: equal ones get one verdict."""
+        return self.query, self.answers, self.cited.shown
+
 
 def parse_helpful(reply: str) -> bool | None:
     """True or false for a reply that is one of the two words and nothing else; None for any other."""
@@ -54,31 +59,28 @@ def citations_to_judge(cited: Iterable[Citing], questions: Sequence[Question]) -
 
 
 def judge(asked: Sequence[ToJudge], settings: LlmSettings, out: Path) -> list[bool | None]:
-    """One verdict each; None where the call failed or no reply could be used.
+    """One verdict each, equal ones the same; None where the call failed or no reply could be used.
 
     Raises StageError if there is no verdict on anything, and for what stops a session (budget, key, no server).
     """
-    verdicts: dict[int, bool | None] = {}
+    distinct = list({one.seen: one for one in asked}.values())
+    verdicts: dict[Any, bool | None] = {}
     with Session(settings, out) as session:
-        for number, value in session.run(list(range(len(asked))), _asking(asked)):
-            verdicts[number] = None if isinstance(value, ItemError) else value
+        for one, value in session.run(distinct, _ask):
+            verdicts[one.seen] = None if isinstance(value, ItemError) else value
     if verdicts and all(verdict is None for verdict in verdicts.values()):
         raise StageError(
-            f"judge: {settings.model}: no verdict on any of {len(asked)} citations: every call failed or its reply"
+            f"judge: {settings.model}: no verdict on any of {len(distinct)} citations: every call failed or its reply"
             " could not be used (logs/ledger.json counts them). Mend the cause, then run the same command again"
         )
-    return [verdicts[number] for number in range(len(asked))]
+    return [verdicts[one.seen] for one in asked]
 
 
-def _asking(asked: Sequence[ToJudge]) -> Any:
-    async def ask(client: Client, number: int) -> bool | None:
-        one = asked[number]
-        prompt = PROMPT.format(
-            question=data_block("question", one.query),
-            answer=data_block("answer", "\n".join(one.answers)),
-            passage=data_block("passage", one.cited.shown),
-        )
-        reply = await client.complete(Request(PURPOSE, (prompt,)), parse_helpful)
-        return reply.value if isinstance(reply, Answered) else None
-
-    return ask
+async def _ask(client: Client, one: ToJudge) -> bool | None:
+    prompt = PROMPT.format(
+        question=data_block("question", one.query),
+        answer=data_block("answer", "\n".join(one.answers)),
+        passage=data_block("passage", one.cited.shown),
+    )
+    reply = await client.complete(Request(PURPOSE, (prompt,)), parse_helpful)
+    return reply.value if isinstance(reply, Answered) else None

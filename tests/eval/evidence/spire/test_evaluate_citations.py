@@ -122,9 +122,19 @@ def test_citations_without_a_verdict_are_counted_and_none_at_all_is_an_error(ser
     assert (manifest["counts"]["citations_embedding"], manifest["counts"]["unjudged_embedding"]) == (4, 2)
     assert "| 1/2 0.500, 2 unjudged |" in (tmp_path / "some" / "table.md").read_text()
     path = html_rows(tmp_path, ["Mumble: who wrote it?"] * 2)
-    with pytest.raises(StageError, match="no verdict on any of 4 citations"):
+    with pytest.raises(StageError, match="no verdict on any of 2 citations"):
         run_stage(STAGE, config(tmp_path / "none", html_sets=(path,), **settings))
     assert not (tmp_path / "none").exists()
+
+
+def test_equal_citations_of_two_systems_have_one_verdict_also_if_its_call_fails(scripted: Any, tmp_path: Path) -> None:
+    path = html_rows(tmp_path, [f"Who wrote it in {year}?" for year in range(1900, 1910)])
+    faulty = scripted(RULES, "--fault-rate", "0.5", "--faults", "http_500", "--most-faults", "99")
+    systems = {name: SystemOptions("noctx") for name in ("one", "two", "three")}
+    judge = faulty.model(concurrency=1)
+    run_stage(STAGE, config(tmp_path / "out", systems=systems, compare=(), html_sets=(path,), judge=judge))
+    found = [lines(tmp_path / "out" / "citations" / f"{name}.jsonl") for name in systems]
+    assert found[0] == found[1] == found[2] and {None} < {v for one in found[0] for v in one.outcome.judged}
 
 
 def test_a_dry_run_counts_the_calls_that_a_run_then_makes(html_set: Path, server: str, tmp_path: Path) -> None:
