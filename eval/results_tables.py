@@ -81,14 +81,18 @@ def _short(value: object) -> str:
 
 
 def _calls(stages: Sequence[Finished]) -> Markup:
-    """The ledgers of stages that asked a language model, a line for each purpose."""
+    """The ledgers of stages that asked a language model, a line for each purpose.
+
+    A stage whose parts keep accounts of their own has them as {part}.ledger.json beside its own.
+    """
     rows: list[list[object]] = []
     for stage in stages:
-        path = stage.folder / LOGS / "ledger.json"
-        if path.is_file():
+        for path in sorted((stage.folder / LOGS).glob("*ledger.json")):
+            part = path.name.removesuffix("ledger.json").removesuffix(".").replace(".", " ")
             ledger = json.loads(path.read_text(encoding="utf-8"))
             for purpose, sums in ledger["by_purpose"].items():
-                rows.append([stage.stage, purpose, *[_short(sums[name]) or NONE for name in _CALLS]])
+                title = f"{purpose} ({part})" if part else purpose
+                rows.append([stage.stage, title, *[_short(sums[name]) or NONE for name in _CALLS]])
     head = ["Stage", "Purpose", *[name.replace("_", " ") for name in _CALLS]]
     return table(head, rows, "Calls of a language model, retries among them", numbers_from=2) if rows else Markup("")
 

@@ -13,6 +13,7 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.lineage import lineage
 from tilewright.configs.manifest import read_manifest
 from tilewright.configs.stage import Stage, input_path, run_stage, write_atomically
+from tilewright.data_gen.llm.ledger import Ledger
 from tilewright.eval.make_results import STAGE, Config, Part
 from tilewright.eval.report.markdown_tables import markdown_of
 from tilewright.eval.report.markup import Markup, join, table, tag
@@ -94,6 +95,23 @@ def test_inputs_that_were_made_anew_or_are_gone_are_said(tmp_path: Path) -> None
     for name in ("RESULTS.md", "report.html"):
         said = f"made anew since: of {tmp_path.name}/first (text); {tmp_path.name}/last (text, texts)."
         assert said in (tmp_path / "out" / name).read_text().replace("\\", "")
+
+
+def test_calls_are_of_every_account_of_a_stage(tmp_path: Path) -> None:
+    (tmp_path / "source.txt").write_text("x")
+    run_stage(COPY, Copied(tmp_path / "copied", "", tmp_path / "source.txt"))
+    for name, purpose in (("ledger", "judge citations"), ("labels.full.ledger", "labels")):
+        ledger = Ledger(tmp_path / name)
+        ledger.cached(purpose)
+        ledger.close()
+        text = (tmp_path / name / "logs" / "ledger.json").read_text()
+        (tmp_path / "copied" / "logs").mkdir(exist_ok=True)
+        (tmp_path / "copied" / "logs" / f"{name}.json").write_text(text)
+    run_stage(STAGE, results(tmp_path / "out", Part("Calls", "", ("calls",), (tmp_path / "copied",))))
+    lines = [
+        line.split(" | ")[1] for line in (tmp_path / "out" / "RESULTS.md").read_text().splitlines() if " 1 | " in line
+    ]
+    assert lines == ["labels (labels full)", "judge citations"]
 
 
 def test_another_stage_s_metrics_are_no_tables_of_an_evaluation(tmp_path: Path) -> None:
