@@ -8,8 +8,9 @@ from tilewright.configs.digests import LOGS
 from tilewright.configs.errors import InputError
 from tilewright.configs.lineage import Finished
 from tilewright.eval import reader_report
-from tilewright.eval.metrics import LEVELS, STRING
+from tilewright.eval.metrics import JUDGED, LEVELS, STRING
 from tilewright.eval.report import analysis_tables
+from tilewright.eval.report.judged_table import judged_tables
 from tilewright.eval.report.markup import Markup, table
 from tilewright.eval.report.seed_tables import arm_difference_table, arms_table
 from tilewright.eval.report.tables import difference_table, measures_table, reader_table, recall_table
@@ -44,14 +45,16 @@ def _of_evaluation(metrics: Metrics) -> dict[str, Markup]:
         "readers": reader_table(metrics) if metrics["readers"] else Markup(""),
         "reader_differences": analysis_tables.answer_difference_table(metrics),
         "delivery_measures": measures_table(metrics),
-        f"arms_{ACCURACY}": arms_table(metrics, ACCURACY),
-        f"arm_differences_{ACCURACY}": arm_difference_table(metrics, ACCURACY),
     }
-    for level in _LEVELS:
-        tables[f"retrieval_{level}"] = recall_table(metrics, level)
-        tables[f"differences_{level}"] = difference_table(metrics, level)
+    for level in (*_LEVELS, JUDGED, ACCURACY):
         tables[f"arms_{level}"] = arms_table(metrics, level)
         tables[f"arm_differences_{level}"] = arm_difference_table(metrics, level)
+    judged = [*judged_tables(metrics), Markup(""), Markup("")]
+    tables[f"retrieval_{JUDGED}"], tables[f"differences_{JUDGED}"] = judged[:2]
+    for level in _LEVELS:
+        measured = any(level in row for row in metrics["rows"].values())
+        tables[f"retrieval_{level}"] = recall_table(metrics, level) if measured else Markup("")
+        tables[f"differences_{level}"] = difference_table(metrics, level)
     return tables | analysis_tables.by_name(metrics)
 
 

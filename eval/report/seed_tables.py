@@ -3,14 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilewright.eval.metrics import LEVELS, STRING
+from tilewright.eval.metrics import JUDGED, LEVELS, STRING
 from tilewright.eval.report.markup import Markup, join, table, tag
 from tilewright.eval.report.tables import difference_cell
 from tilewright.eval.seed_arms import ACCURACY
 from tilewright.eval.wording import LEVEL_WORDS, NONE, interval, measure_title, measures, percent
 
 Metrics = Mapping[str, Any]
-_TITLES = LEVEL_WORDS | {ACCURACY: "of readers' accuracy"}
+_TITLES = LEVEL_WORDS | {JUDGED: f"by a judge ({JUDGED})", ACCURACY: "of readers' accuracy"}
+_LEVELS = (*LEVELS, STRING, JUDGED, ACCURACY)
 
 
 def seed_tables(metrics: Metrics) -> list[Markup]:
@@ -18,8 +19,8 @@ def seed_tables(metrics: Metrics) -> list[Markup]:
     seeds = metrics.get("seeds")
     if not seeds:
         return []
-    found = [arms_table(metrics, level) for level in (*LEVELS, STRING, ACCURACY)]
-    found += [arm_difference_table(metrics, level) for level in (*LEVELS, STRING, ACCURACY)]
+    found = [arms_table(metrics, level) for level in _LEVELS]
+    found += [arm_difference_table(metrics, level) for level in _LEVELS]
     missing = [f"{arm}: not run: {', '.join(entry['not_run'])}" for arm, entry in seeds["arms"].items() if _out(entry)]
     notes = [tag("p", line, class_="warn") for line in missing]
     return [tag("h2", "Over training seeds"), *notes, *[one for one in found if one], tag("p", _NOTE, class_="note")]
@@ -36,6 +37,8 @@ def _out(entry: Metrics) -> bool:
 
 
 def _figures(metrics: Metrics, level: str) -> list[str]:
+    if level == JUDGED:  # down to the depth that was judged
+        return next((list(entry[level]) for entry in metrics["seeds"]["arms"].values() if level in entry), [])
     return list(metrics["graders"]["columns"]) if level == ACCURACY else measures(metrics)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tilewright.configs.lineage import finished
 from tilewright.configs.load import load
 from tilewright.configs.stage import StageError, dry_run, run_stage
 from tilewright.data_gen.llm import Budget
@@ -16,6 +17,8 @@ from tilewright.data_gen.tile_store import TileStore
 from tilewright.eval.evaluate import STAGE, Config
 from tilewright.eval.evidence_judge import EvidenceJudge, GroundedEvidence, ModelEvidence
 from tilewright.eval.readers.chat import png_of
+from tilewright.eval.report.markdown_tables import markdown_of
+from tilewright.eval.results_tables import tables_of
 from tilewright.eval.retrievers.texts import TextChunks
 
 JUDGED, STRING = "evidence_recall_judged", "evidence_recall_string"
@@ -199,6 +202,9 @@ def test_rules_judge_offline_and_say_so(world: Any, tmp_path: Path) -> None:
     assert row["evidence_judge"]["by"] == "grounded/1" and row[JUDGED]["recall@1"]["value"] == 3 / 8
     assert sum("judged by grounded/1" in line for line in metrics["stand_ins"]) == 1
     assert held_of(tmp_path / "a", "text").keys() == {f"q{number}{kind}" for number in range(4) for kind in range(2)}
+    names = (f"retrieval_{JUDGED}", f"differences_{JUDGED}")
+    rows, pairs = (markdown_of(one) for one in tables_of(names, [finished(tmp_path / "a")]))
+    assert "| bm25 | " in rows and "Recall@10 by string" in rows and "| bm25 − text, paired | " in pairs
     assert row[JUDGED]["recall@10"]["value"] <= row[STRING]["recall@10"]["value"], "stricter than the string"
 
 

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from tilewright.configs.errors import InputError
-from tilewright.configs.lineage import lineage
+from tilewright.configs.lineage import finished, lineage
 from tilewright.configs.manifest import read_manifest
 from tilewright.configs.stage import Stage, input_path, run_stage, write_atomically
 from tilewright.data_gen.llm.ledger import Ledger
 from tilewright.eval.make_results import STAGE, Config, Part
 from tilewright.eval.report.markdown_tables import markdown_of
 from tilewright.eval.report.markup import Markup, join, table, tag
+from tilewright.eval.results_tables import tables_of
 from tilewright.eval.wording import interval, percent
 
 TABLES = ("retrieval_tile", "differences_tile", "readers", "failure_modes", "tokens")
@@ -130,6 +131,16 @@ def test_what_cannot_be_shown_is_an_error(evaluation: Path, tmp_path: Path) -> N
         run_stage(STAGE, results(tmp_path / "a", part))
     with pytest.raises(InputError, match="table 'arms_tile' is without rows"):
         run_stage(STAGE, results(tmp_path / "b", dataclasses.replace(part, tables=("arms_tile",))))
+    with pytest.raises(InputError, match="table 'retrieval_evidence_recall_judged' is without rows"):
+        tables_of(("retrieval_evidence_recall_judged",), [finished(evaluation)])
+    copied = tmp_path / "of_pages"
+    shutil.copytree(evaluation, copied)
+    metrics = json.loads((copied / "metrics.json").read_text())
+    metrics["rows"] = {name: {key: row[key] for key in row if key != "tile"} for name, row in metrics["rows"].items()}
+    (copied / "metrics.json").write_text(json.dumps(metrics))
+    assert tables_of(("retrieval_page",), [finished(copied)])
+    with pytest.raises(InputError, match="table 'retrieval_tile' is without rows"):
+        tables_of(("retrieval_tile",), [finished(copied)])
     (tmp_path / "no_stage").mkdir()
     with pytest.raises(InputError, match="no_stage"):
         run_stage(STAGE, results(tmp_path / "c", dataclasses.replace(part, folders=(tmp_path / "no_stage",))))

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from tilewright.eval.bootstrap import ClusterBootstrap
+from tilewright.eval.metrics import JUDGED
 from tilewright.eval.report.markdown_tables import markdown_of
+from tilewright.eval.report.markup import join
 from tilewright.eval.report.seed_tables import arms_table, seed_tables
 from tilewright.eval.seed_arms import ACCURACY, SeedArms
 
@@ -70,6 +72,15 @@ def test_cells_and_missing_rows() -> None:
     assert arms_table(metrics, "page") == "" == arms_table({"seeds": {}}, "page")
     assert "gone: not run: judged_3, judged_4" in text and "judged − naive, paired" in text
     assert seed_tables({"seeds": {}}) == []
+
+
+def test_judged_evidence_is_shown_over_seeds_down_to_its_depth() -> None:
+    judged = {name: {JUDGED: row["page"]} for name, row in values(RUNS).items()}
+    found = SeedArms(ARMS, [("judged", "naive")]).metrics((BOOTSTRAP, judged), (BOOTSTRAP, {}))
+    metrics = {"seeds": found, "graders": {"columns": []}, "settings": {"ks": [1, 20], "depth": 20}, "rows": {}}
+    head = "| Arm | Seeds | Recall@1 | Questions | Pages |"
+    assert head in (text := markdown_of(join(seed_tables(metrics)))) and "Recall@20" not in text
+    assert "| judged − naive, paired | " in text and text.count(JUDGED) == 2
 
 
 def test_of_an_arm_that_was_run_in_part_only_the_missing_rows_are_named() -> None:
