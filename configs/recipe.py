@@ -121,7 +121,7 @@ def _each(where: str, each: Any, values: Mapping[str, str]) -> list[dict[str, st
 
 def _filled(where: str, text: str, values: Mapping[str, str]) -> str:
     """``text`` with ``${name}`` replaced; ``${runs}`` stays for the config. Raises ConfigError for an unknown name."""
-    unknown = next((name for name in re.findall(r"\$\{(\w*)\}", text) if name not in ("runs", *values)), None)
+    unknown = next((name for name in re.findall(r"\$\{([^}]*)\}", text) if name not in ("runs", *values)), None)
     if unknown is not None:
         raise ConfigError(f"{where}: ${{{unknown}}}: wanted one of {['runs', *values]}, found it in {text!r}")
     for name, value in values.items():

@@ -141,6 +141,7 @@ def test_what_was_made_from_a_stale_stage_is_stale(recipe: Path, tmp_path: Path)
         ("kind: recipe\nstages: [{each: {a: [1, 2]}, stages: [data_gen/first/run.yaml]}]\n", "found it in none"),
         ("kind: recipe\nstages: [{each: {a: [1]}, stages: []}]\n", "list is empty"),
         ("kind: recipe\nstages: [{each: {a: [1]}, stages: ['data_gen/first/${b}.yaml']}]\n", "wanted one of"),
+        ("kind: recipe\nstages: [{config: data_gen/first/run.yaml, set: ['out=${runs }/x']}]\n", "wanted one of"),
     ],
 )
 def test_bad_recipes_are_refused(recipe: Path, text: str, message: str) -> None:
