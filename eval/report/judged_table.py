@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewright.eval.metrics import JUDGED, STRING
-from tilewright.eval.report.markup import Markup, table, tag
+from tilewright.eval.report.markup import Markup, join, table, tag
 from tilewright.eval.report.tables import accuracy, difference_cell
 from tilewright.eval.wording import NONE, row_status
 
@@ -25,7 +25,8 @@ def judged_tables(metrics: Metrics) -> list[Markup]:
     by = next(iter(rows.values()))["evidence_judge"]
     caption = (
         f"{JUDGED}: an item among the first k yields the right answer, as judged by {by['by']} on the first"
-        f" {by['depth']} hits, percent. Undecided: no verdict on a hit that decides; these questions count in no figure"
+        f" {by['depth']} hits, percent. Undecided: questions of which it isn't known whether one of those hits does,"
+        " for want of a verdict. A question counts in no figure that hangs on a missing verdict: that figure says its n"
     )
     return [table(head, lines, caption), *_differences(metrics, names)]
 
@@ -43,7 +44,9 @@ def _figures(row: Metrics, names: list[str]) -> list[object]:
     cells: list[object] = []
     for name in names:
         string = row.get(STRING, {}).get(name)
-        cells += [accuracy(row[JUDGED][name]), NONE if string is None else accuracy(string)]
+        judged, asked = row[JUDGED][name], row["evidence_judge"]["n_questions"]
+        counted = tag("small", f"n = {judged['n_questions']}") if judged["n_questions"] < asked else Markup("")
+        cells += [join([accuracy(judged), counted], " "), NONE if string is None else accuracy(string)]
     return cells
 
 

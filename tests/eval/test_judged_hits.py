@@ -13,6 +13,8 @@ from tilewright.eval.judged_hits import JudgedHits, found_within
 from tilewright.eval.metrics import COMPLETE, INCOMPLETE, JUDGED, STRING, RowResult, Scorer
 from tilewright.eval.parts import Question
 from tilewright.eval.questions import Pool
+from tilewright.eval.report.judged_table import judged_tables
+from tilewright.eval.report.markdown_tables import markdown_of
 
 Held = Sequence[bool | None]
 
@@ -67,6 +69,16 @@ def test_a_row_has_both_figures_apart_and_counts_what_is_not_known() -> None:
     }  # fmt: skip
     assert row["status"] == COMPLETE
     assert judged_row({"q0": (True,), "q1": (False, False), "q2": (None, False)}, 0.3)["status"] == INCOMPLETE
+
+
+def test_the_table_says_on_how_many_questions_a_figure_is() -> None:
+    """q1 is undecided by its second hit, and counts at the first nonetheless; q2 the other way round."""
+    row = judged_row({"q0": (True,), "q1": (False, None), "q2": (None, True)}, 1.0)
+    (table,) = judged_tables({"rows": {"a": row | {"n_errors": 0}}, "differences": []})
+    (line,) = markdown_of(table).splitlines()[4:]
+    cells = line.split(" | ")
+    assert (cells[1][:4], cells[3][:5]) == ("50.0", "100.0") and all(cells[place][-6:] == " n = 2" for place in (1, 3))
+    assert line.endswith("| 3 | 1 | 3 | 1 | 0 |")
 
 
 def test_questions_that_were_not_judged_count_nowhere() -> None:
