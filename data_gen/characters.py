@@ -29,7 +29,7 @@ from tilewright.configs.errors import InputError
 from tilewright.data_gen.store.ids import map_array
 from tilewright.data_gen.store.rows import ID_WIDTH
 from tilewright.data_gen.tile_store import TileStore
-from tilewright.data_gen.tiles import page_of
+from tilewright.data_gen.tiles import page_of, working_file
 
 CHARACTERS = "characters"
 Array = np.ndarray[Any, Any]
@@ -112,7 +112,7 @@ def _firsts(owners: Array) -> Array:
 
 def page_file(work: Path, page_id: str) -> Path:
     """The working file of a page's characters, beside that of its tiles."""
-    return work / f"{page_id}.characters.npz"
+    return working_file(work, page_id, "characters.npz")
 
 
 def write_page(path: Path, tiles: Mapping[str, Characters]) -> None:

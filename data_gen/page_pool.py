@@ -15,6 +15,7 @@ from tilewright.data_gen.render_page import Choose, Facts, PageSettings, facts_o
 from tilewright.data_gen.site import Site
 from tilewright.data_gen.sources.pages_folder import PagesFolder
 from tilewright.data_gen.tile_store import write_tiles
+from tilewright.data_gen.tiles import working_file
 
 ATTEMPTS = 2
 HTML_SUFFIXES = ("", ".html")
@@ -115,7 +116,7 @@ class PagePool:
         return facts | {"requests_refused": 0, "chromium": ""}
 
     def _path(self, page: Page) -> Path:
-        return self._work / f"{page.page_id}.arrow"
+        return working_file(self._work, page.page_id, "arrow")
 
 
 def is_html(page: Page) -> bool:

@@ -1,6 +1,9 @@
 """How a page is cut into tiles: a pure function of its size."""
 
 from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.configs.errors import InputError
 
 TILE_WIDTH_PX = 875
 TILE_HEIGHT_PX = 1024
@@ -59,3 +62,10 @@ def page_of(tile_id: str) -> str:
 def tile_id(page_id: str, row: int, column: int) -> str:
     """``{page_id}-{row:04d}-{column:02d}``."""
     return f"{page_id}-{row:04d}-{column:02d}"
+
+
+def working_file(work: Path, page_id: str, suffix: str) -> Path:
+    """``work/{page_id}.{suffix}``. Raises InputError for an id that isn't the name of a file there."""
+    if page_id in ("", ".", "..") or page_id != Path(page_id).name or "\0" in page_id:
+        raise InputError(f"page_id {page_id!r}: wanted 16 hex, found what can't name a file")
+    return work / f"{page_id}.{suffix}"

@@ -20,6 +20,7 @@ from tilewright.configs.errors import InputError
 from tilewright.data_gen.store.rows import read_batches, without_images
 from tilewright.data_gen.store.shards import SHARD_BYTES, Ascending, ShardWriter, shard_name
 from tilewright.data_gen.store.state import INFO, STATE, Shard, publish_state, write_state
+from tilewright.data_gen.tiles import working_file
 
 _OPEN, _FINISHED, _SKIPPED = 0, 1, 2
 _OLD = re.compile(r"old-([0-9]{5,})\.arrow")
@@ -129,7 +130,7 @@ class StoreWriter:
             self._delete_used()
 
     def _working_file(self, page_id: str) -> Path:
-        return self._work / f"{page_id}.arrow"
+        return working_file(self._work, page_id, "arrow")
 
     def _delete_used(self) -> None:
         """Delete working files whose last tile stands in a finished shard."""

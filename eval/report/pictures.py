@@ -8,7 +8,9 @@ from pathlib import Path
 
 from PIL import Image
 
+from tilewright.data_gen.store.rows import check_tile_id
 from tilewright.data_gen.tile_store import TileStore
+from tilewright.data_gen.tiles import page_of
 
 WIDTHS_PX = (480, 400, 320, 240, 160, 100)  # the first at which all pictures together fit
 QUALITY = 55
@@ -48,9 +50,13 @@ def _encoded(image: Image.Image) -> bytes:
 
 
 def write_pictures(store: TileStore, tile_ids: Sequence[str], folder: Path) -> None:
-    """Write {tile_id}.webp of each below ``folder``; one that is there already, of a killed run, isn't made again."""
+    """Write {tile_id}.webp of each below ``folder``; one that is there already, of a killed run, isn't made again.
+
+    Raises InputError for an id of another form than a store's.
+    """
     folder.mkdir(exist_ok=True)
     for tile_id in tile_ids:
+        check_tile_id(tile_id, page_of(tile_id))  # it is the name of a file
         place = folder / f"{tile_id}.webp"
         if not place.exists():
             temporary = place.with_suffix(".tmp")

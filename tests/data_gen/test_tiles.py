@@ -1,12 +1,15 @@
 """tile_boxes covers every pixel once, by counting pixels; ids have one form."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tilewright.configs.errors import InputError
 from tilewright.data_gen.tile_store import TILE_ID
-from tilewright.data_gen.tiles import TileBox, tile_boxes, tile_id
+from tilewright.data_gen.tiles import TileBox, tile_boxes, tile_id, working_file
 
 
 @given(st.integers(1, 400), st.integers(1, 500), st.integers(8, 90), st.integers(8, 120), st.integers(1, 8))
@@ -43,3 +46,10 @@ def test_ids() -> None:
     assert tile_id("0123456789abcdef", 3, 1) == "0123456789abcdef-0003-01"
     for row, column in ((0, 0), (9999, 99), (12345, 0)):
         assert TILE_ID.fullmatch(tile_id("0123456789abcdef", row, column))
+
+
+@pytest.mark.parametrize("page_id", ["../x", "/tmp/x", "a/b", "..", ".", "", "a\0b"])
+def test_an_id_that_is_a_path_names_no_working_file(tmp_path: Path, page_id: str) -> None:
+    assert working_file(tmp_path, "0" * 16, "arrow") == tmp_path / "0000000000000000.arrow"
+    with pytest.raises(InputError, match="can't name a file"):
+        working_file(tmp_path, page_id, "arrow")

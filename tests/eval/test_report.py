@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from tilewright.configs.errors import InputError
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.eval.report.curves import figures_of
 from tilewright.eval.report.markup import Markup, join, table, tag, text, void
-from tilewright.eval.report.pictures import data_urls
+from tilewright.eval.report.pictures import data_urls, write_pictures
 from tilewright.eval.report.plots import Line, line_chart, ticks
 
 
@@ -94,3 +95,12 @@ def test_small_pictures_are_not_enlarged_and_bytes_repeat(tmp_path: Path) -> Non
     first = data_urls(store, ["a"], budget_bytes=10**6)
     assert first == data_urls(store, ["a"], budget_bytes=10**6)
     assert Image.open(io.BytesIO(base64.b64decode(first["a"].partition(",")[2]))).size == (90, 40)
+
+
+def test_pictures_beside_the_report_have_plain_names(tmp_path: Path) -> None:
+    store, good, evil = Pictures(), "0" * 16 + "-0000-00", "../" + "0" * 13 + "-0000-00"
+    store.images = {name: Image.new("RGB", (90, 40), "white") for name in (good, evil)}
+    write_pictures(store, [good], tmp_path / "beside")
+    with pytest.raises(InputError, match="16 hex"):
+        write_pictures(store, [evil], tmp_path / "beside")
+    assert [path.name for path in tmp_path.rglob("*.webp")] == [f"{good}.webp"]
