@@ -16,6 +16,7 @@ from tilewright.data_gen.render_page import Choose
 from tilewright.data_gen.render_tiles import STAGE, Config, settings_of, site_of
 from tilewright.data_gen.store.rows import read_tiles
 from tilewright.data_gen.tile_store import TileStore
+from tilewright.data_gen.tiles import working_file
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def render_again(tiles: Path, tile_ids: Sequence[str], source: Source) -> Iterat
             if isinstance(result, ItemError):
                 raise InputError(str(result))
             yield from _checked(
-                tiles, wanted[page.page_id], list(read_tiles(Path(work) / f"{page.page_id}.arrow")), result
+                tiles, wanted[page.page_id], list(read_tiles(working_file(Path(work), page.page_id, "arrow"))), result
             )
 
 

@@ -20,6 +20,7 @@ from tilewright.data_gen.records import Page
 from tilewright.data_gen.render_page import PageSettings
 from tilewright.data_gen.sources.source import Resource
 from tilewright.data_gen.store.rows import read_tiles
+from tilewright.data_gen.tiles import working_file
 from tilewright.eval.cache import Cache
 from tilewright.eval.parts import Picture
 
@@ -108,7 +109,7 @@ def _drawn(texts: Mapping[str, str], folder: Path) -> Iterator[tuple[str, Any]]:
             if isinstance(result, ItemError):
                 yield page.page_id, result
                 continue
-            path = Path(work) / f"{page.page_id}.arrow"
+            path = working_file(Path(work), page.page_id, "arrow")
             tiles = list(read_tiles(path))
             path.unlink()
             if not tiles:

@@ -26,7 +26,7 @@ from tilewright.data_gen.store.page_records import PAGES, pages_path
 from tilewright.data_gen.store.rows import TilesWriter, check_tile_id
 from tilewright.data_gen.store.writer import StoreWriter
 from tilewright.data_gen.tile_store import TileStore
-from tilewright.data_gen.tiles import page_of
+from tilewright.data_gen.tiles import page_of, working_file
 from tilewright.train.compress import compress, size
 
 WORK, STORE = ".work", "store"
@@ -75,7 +75,7 @@ def compress_tiles(config: Config, inputs: Inputs, out: Path) -> Counts:
     writer = StoreWriter(out / STORE, work, page_ids)
 
     def make(page_id: str) -> dict[str, int]:
-        return write_page(store, page_id, work / f"{page_id}.arrow", config)
+        return write_page(store, page_id, working_file(work, page_id, "arrow"), config)
 
     found = process_items(
         "compress_tiles",
