@@ -1,6 +1,6 @@
 """Embedder training: our steps against a bare loop, GradCache against theory, peers, memory, waiting, resuming.
 
-    python benchmarks/train_embedder.py [--peers PYTHON] [--quick] [--only PART ...]
+    python benchmarks/train_embedder.py [--peers PYTHON] [--rounds N] [--quick] [--only PART ...]
 
 About 11 minutes on 2 cores with --peers, 6 without; --quick: a minute or two, tiny sizes, figures mean nothing. Prints
 one JSON line: for each figure what is wanted and what was found. A tiny Qwen3-VL with random weights, synthetic tiles,
@@ -13,8 +13,10 @@ batch 64, float32, one thread of torch (so that what runs beside it on a core of
   ``step_growth`` only what the step added.
 - ``peers``: samples/s of the stage train_embedder over theirs, all run by PYTHON, in which both peers are installed:
   `python -m venv V; V/bin/pip install torch torchvision sentence-transformers colpali-engine datasets accelerate
-  pyarrow rich PyYAML openai`. ``linear_patch``: with our linear patch embedding in the peer.
-  ``found_kept``: ours with GradCache's graphs kept within a memory budget (`chunking.keep_mib`), which theirs can't.
+  pyarrow rich PyYAML openai` (beside a torch that colpali-engine's metadata refuse: that one by ``--no-deps``).
+  ``linear_patch``: with our linear patch embedding in the peer.
+  ``found_kept``: ours with GradCache's graphs kept within a memory budget (`chunking.keep_mib`), which neither has.
+  ``--rounds`` (2): how often each is run, in turns; ratios are medians over rounds, whose own ratios stand beside them.
 - ``data_wait``: share of the step's time with 2 workers. ``resume``: seconds to the first step beyond loading the
   model, at a million examples.
 """
@@ -48,6 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--peers", help="a python with sentence-transformers and colpali-engine")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--rounds", type=int, default=2, help="of peers")
     parser.add_argument("--only", nargs="+", default=["steps", "memory", "data_wait", "peers", "resume"])
     parser.add_argument("--memory", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--workload", type=Path, help=argparse.SUPPRESS)
@@ -76,7 +79,7 @@ def main() -> None:
             "steps": lambda: step_figures(workload, 1 if options.quick else 3),
             "memory": lambda: memory_figures(workload, Path(__file__), quick=options.quick),
             "data_wait": lambda: data_wait(workload),
-            "peers": lambda: peer_figures(options.peers, workload, 1 if options.quick else 2),
+            "peers": lambda: peer_figures(options.peers, workload, 1 if options.quick else options.rounds),
             "resume": lambda: resume_figures(few, Path(folder) / "many", 10_000 if options.quick else 1_000_000, 2),
         }
         for name, part in parts.items():

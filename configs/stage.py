@@ -79,7 +79,7 @@ def run_stage(stage: Stage[C], config: C) -> dict[str, Any]:
     """Run ``stage`` unless its result is already there; return the manifest.
 
     Raises StageError if ``config.out`` holds another request (the message shows the difference), if it can't be
-    written, or if another process is at work in it; MissingInputError for a missing input. With ``llm.dry_run`` it
+    written, or if another process is at work in it; MissingInputError for a missing input. With ``dry_run`` it
     raises StageError with the report, and leaves nothing behind.
     """
     if _is_dry(config):
@@ -269,7 +269,7 @@ def run_and_show(stage: Stage[Any], arguments: Sequence[str]) -> None:
 
 
 def _is_dry(config: Any) -> bool:
-    return bool(getattr(getattr(config, "llm", None), "dry_run", False))
+    return any(getattr(asked, "dry_run", False) for asked in (config, getattr(config, "llm", None)))
 
 
 def dry_run(stage: Stage[C], config: C) -> str:

@@ -7,6 +7,7 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
 from tilewright.data_gen.splits import pages_of_split
 from tilewright.data_gen.store.merge import write_merged
+from tilewright.data_gen.tile_store import TileStore
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Config:
 
 
 def merge_tiles(config: Config, inputs: Inputs, out: Path) -> Counts:
-    """Write store/ and, if the folders have them, pages.jsonl and failed.jsonl.
+    """Write store/ and, if the folders have them, pages.jsonl and failed.jsonl; pages without a tile are counted.
 
     Raises InputError as ``write_merged``, for a split that ``pages`` lacks, and if no tile is left.
     """
@@ -41,7 +42,9 @@ def merge_tiles(config: Config, inputs: Inputs, out: Path) -> Counts:
     tiles = write_merged(config.tiles, out, only=only)
     if not tiles:
         raise InputError(f"{list(map(str, config.tiles))}: no tile of the pages of {list(config.splits)}: other pages?")
-    return {"tiles": tiles, "folders": len(config.tiles)}
+    pages = {page_id for page_id, _ in TileStore.open(out).page_slices()}
+    without = {} if only is None else {"pages_without_tiles": len(only - pages)}
+    return {"tiles": tiles, "pages": len(pages), "folders": len(config.tiles)} | without
 
 
 STAGE = Stage("merge_tiles", Config, merge_tiles, schema=1)

@@ -51,8 +51,10 @@ def stratified(strata: Mapping[str, str], shares: Mapping[str, float], seed: int
 def pages_of_split(path: Path, split: str) -> frozenset[str]:
     """The page_ids of one split of split_pairs' ``pages.json``. Raises InputError if there's no such split."""
     try:
-        splits = json.loads(path.read_text(encoding="utf-8"))
-        return frozenset(splits[split])
+        pages = json.loads(path.read_text(encoding="utf-8"))[split]
+        if not isinstance(pages, list) or not all(isinstance(page_id, str) for page_id in pages):
+            raise TypeError(f"{split} holds {pages!r:.60}")
+        return frozenset(pages)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(
             f"{path}: wanted {{split: [page_id, ...]}} with {split!r} as split_pairs writes it: {error!r}"

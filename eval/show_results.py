@@ -22,6 +22,7 @@ from tilewright.eval.wording import (
     measure_title,
     measures,
     not_above_chance,
+    p_value,
     percent,
     pixel_sentence,
     points,
@@ -129,7 +130,7 @@ def show_comparison(left: Path, right: Path, console: Console | None = None) -> 
     for name in ("A", "B", "B − A", "n", "+/−", "p (Holm)"):
         table.add_column(name, justify="right", no_wrap=True)
     for entry in found:
-        p = NONE if entry["p_holm"] is None else f"{entry['p_holm']:.3f}"
+        p = p_value(entry["p_holm"])
         difference = f"{points(entry['value'])} {difference_interval(entry)}"
         counts = f"+{entry['gained']} −{entry['lost']}"
         sides = [percent(entry[side]) for side in ("left", "right")]

@@ -29,6 +29,13 @@ def points(value: float | None) -> str:
     return NONE if value is None else f"{100 * value:+.1f}"
 
 
+def p_value(p: float | None) -> str:
+    """``p = 0.012``, ``p < 0.001``; a dash for None."""
+    if p is None:
+        return NONE
+    return "p < 0.001" if p < 0.0005 else f"p = {p:.3f}"
+
+
 def not_above_chance(estimate: Mapping[str, Any]) -> bool:
     """Whether the interval reaches down to what a random ranking scores; False where there is no interval."""
     low, chance = estimate["low"], estimate["chance"]

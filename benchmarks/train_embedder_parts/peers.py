@@ -15,7 +15,7 @@ from train_embedder_parts.workload import Workload, batches
 PARTS = Path(__file__).parent
 STEPS = 4
 KEEP_MIB = 8192
-KEPT = "sentence-transformers"  # the peer whose GradCache ours can spare the second pass
+OWN = ("ours", "ours_kept")
 WANTED = {"documented": ">= 1.5", "linear_patch": ">= 1.0"}
 LIKE = {
     "sentence-transformers": "GradCache, chunk as their mini_batch_size",
@@ -24,10 +24,10 @@ LIKE = {
 
 
 def our_settings(workload: Workload, peer: str, out: Path, *, kept: bool = False) -> dict[str, Any]:
-    """Our run that does what the peer's does; ``kept``: GradCache that keeps graphs, as memory allows (here: all)."""
+    """Our run that does what the peer's does; ``kept``: our way, all graphs of GradCache kept."""
     size = workload.size
     like: dict[str, Any] = {"chunking": {"rows": size.chunk, "keep_mib": KEEP_MIB if kept else 0}}
-    if peer == "colpali-engine":
+    if peer == "colpali-engine" and not kept:
         like = {"chunking": {"keep_mib": None}, "gradient_checkpointing": True}
     paths = {name: str(path) for name, path in workload.inputs().items()}
     return settings(out=str(out), steps=STEPS, batch_size=size.batch, **like, **paths)
@@ -56,14 +56,13 @@ def samples_per_s(result: dict[str, Any], batch: int) -> float:
 def compare(python: str, workload: Workload, peer: str, rounds: int) -> dict[str, Any]:
     """Both columns of a peer, or the error that it ended with."""
     batch = workload.size.batch
-    own = ["ours", "ours_kept"] if peer == KEPT else ["ours"]
-    speeds: dict[str, list[float]] = {column: [] for column in (*own, *WANTED)}
+    columns = [*OWN, *WANTED]
+    speeds: dict[str, list[float]] = {column: [] for column in columns}
     found: dict[str, Any] = {"ours_does": LIKE[peer]}
     for turn in range(rounds):
-        columns = [*own, *WANTED]
         for column in columns if turn % 2 == 0 else reversed(columns):
             try:
-                if column in own:
+                if column in OWN:
                     result = run_ours(python, workload, peer, kept=column == "ours_kept")
                     found["data_wait_share"] = result["data_wait_share"][1:]
                 else:
@@ -74,9 +73,10 @@ def compare(python: str, workload: Workload, peer: str, rounds: int) -> dict[str
             speeds[column].append(samples_per_s(result, batch))
     for column, wanted in WANTED.items():
         found[column] = {"wanted": wanted}
-        for name, mine in zip(("found", "found_kept"), own, strict=False):
+        for name, mine in zip(("found", "found_kept"), OWN, strict=True):
             ratios = [ours / theirs for ours, theirs in zip(speeds[mine], speeds[column], strict=True)]
             found[column][name] = round(statistics.median(ratios), 3)
+            found[column][f"{name}_of_rounds"] = [round(ratio, 3) for ratio in ratios]
     found["samples_per_s"] = {name: [round(value, 2) for value in values] for name, values in speeds.items()}
     return found
 

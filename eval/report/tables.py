@@ -13,6 +13,7 @@ from tilewright.eval.wording import (
     measure_title,
     measures,
     not_above_chance,
+    p_value,
     percent,
     points,
     row_status,
@@ -77,7 +78,7 @@ def difference_cell(estimate: Metrics) -> Markup:
         return tag("b", NONE)
     counts = f"+{estimate['gained']} −{estimate['lost']}"
     p = estimate.get("p_holm")
-    said = counts if p is None else f"{counts}, p = {p:.3f} (Holm)"
+    said = counts if p is None else f"{counts}, {p_value(p)} (Holm)"
     parts = [tag("b", points(estimate["value"])), tag("small", difference_interval(estimate)), tag("small", said)]
     return join(parts, " ")
 

@@ -175,9 +175,14 @@ def test_rendered_copies_are_found_by_truth_and_by_the_judge(config: Config) -> 
     run_stage(merge_tiles.STAGE, merged)
     listed = config.out / "splits" / "pages.json"
     part = dataclasses.replace(merged, out=root / "part", pages=listed, splits=("validation", "test"))
-    run_stage(merge_tiles.STAGE, part)
+    counts = run_stage(merge_tiles.STAGE, part)["counts"]
     wanted = {page for split in part.splits for page in json.loads(listed.read_text())[split]}
     assert {tile.page_id for tile in TileStore.open(part.out).iterate_light()} == wanted
+    assert (counts["pages"], counts["pages_without_tiles"]) == (len(wanted), 0)
+    more = root / "more_pages.json"
+    more.write_text(json.dumps({"test": [*json.loads(listed.read_text())["test"], "f" * 16]}))
+    unseen = dataclasses.replace(part, out=root / "unseen", pages=more, splits=("test",))
+    assert run_stage(merge_tiles.STAGE, unseen)["counts"]["pages_without_tiles"] == 1
     finding = find_positives.Config(root / "positives", config.pairs, merged.out, config.out / "copies.jsonl")
     counts = run_stage(find_positives.STAGE, finding)["counts"]
     assert counts["train"] == {"pairs": 12, "with_positives": 12, "stated": 36, "judged": 36, "both": 36}

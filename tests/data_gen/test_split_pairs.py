@@ -19,7 +19,7 @@ from tilewright.data_gen.grounded.terms import key_terms
 from tilewright.data_gen.records import Block, Page, QAPair, Tile, read_jsonl, write_jsonl
 from tilewright.data_gen.review_page import REVIEW
 from tilewright.data_gen.split_pairs import STAGE, Config, near_duplicates, strata
-from tilewright.data_gen.splits import SPLITS, split_of, stratified
+from tilewright.data_gen.splits import SPLITS, pages_of_split, split_of, stratified
 from tilewright.data_gen.tile_store import write_store
 
 SHARES = {"train": 0.6, "validation": 0.15, "test": 0.25}
@@ -277,3 +277,10 @@ def test_near_duplicates_equal_the_plain_definition(
             if mine and theirs and len(mine & theirs) / len(mine | theirs) >= threshold:
                 plain.add(i)
     assert near_duplicates(queries, others, threshold) == plain
+
+
+@pytest.mark.parametrize("pages", ['{"test": "0000000000000001"}', '{"test": [1]}', '{"train": []}', "[]", "{"])
+def test_pages_of_a_split_are_a_list_of_ids(pages: str, tmp_path: Path) -> None:
+    (tmp_path / "pages.json").write_text(pages)
+    with pytest.raises(InputError, match="with 'test' as split_pairs writes it"):
+        pages_of_split(tmp_path / "pages.json", "test")

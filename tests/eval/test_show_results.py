@@ -12,7 +12,14 @@ from tilewright.configs.errors import InputError
 from tilewright.eval.bootstrap import Estimate
 from tilewright.eval.metrics import as_json
 from tilewright.eval.show_results import print_results, read_metrics, show
-from tilewright.eval.wording import difference_interval, interval, learning_sentence, not_above_chance, pool_sentence
+from tilewright.eval.wording import (
+    difference_interval,
+    interval,
+    learning_sentence,
+    not_above_chance,
+    p_value,
+    pool_sentence,
+)
 
 
 def figures(value: float, low: float | None, high: float | None, chance: float) -> dict[str, Any]:
@@ -93,6 +100,9 @@ def test_wording() -> None:
     assert difference_interval(figures(0.1, 0.05, 0.15, 0)) == "[+5.0, +15.0]"
     assert not_above_chance(figures(0.1, 0.01, 0.2, 0.01)) and not not_above_chance(figures(0.1, 0.02, 0.2, 0.01))
     assert not not_above_chance(figures(0.1, None, None, 0.01))
+    assert [p_value(p) for p in (None, 1.0, 0.0305, 0.0005, 0.00049, 0.0)] == [
+        "–", "p = 1.000", "p = 0.030", "p = 0.001", "p < 0.001", "p < 0.001"
+    ]  # fmt: skip
     assert learning_sentence(metrics(learning_check=None)) is None
     whole = metrics(pool={"n_tiles": 1, "n_pages": 1, "corpus_tiles": 1, "corpus_pages": 1, "pages_incomplete": 0})
     assert pool_sentence(whole) == "40 test questions on 9 pages, each searched among all 1 tile of 1 page."

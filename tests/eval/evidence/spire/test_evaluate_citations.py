@@ -144,6 +144,9 @@ def test_a_dry_run_counts_the_calls_that_a_run_then_makes(html_set: Path, server
     asking = config(tmp_path / "out", systems=systems, compare=(), html_sets=(html_set,), judge=llm)
     said = dry_run(STAGE, asking)
     assert "labels of full: dry run of m: no call was made" in said and not asking.out.exists()
+    with pytest.raises(StageError, match="labels of full: dry run of m: no call was made"):
+        run_stage(STAGE, dataclasses.replace(asking, dry_run=True))
+    assert not list(tmp_path.glob("out*"))
     calls = dict(re.findall(r"^  ([a-z ]+): calls (\d+),", said, re.MULTILINE))
     run_stage(STAGE, asking)
     made = {}
