@@ -16,9 +16,11 @@ batch 64, float32, one thread of torch (so that what runs beside it on a core of
   pyarrow rich PyYAML openai` (beside a torch that colpali-engine's metadata refuse: that one by ``--no-deps``).
   ``linear_patch``: with our linear patch embedding in the peer.
   ``found_kept``: ours with GradCache's graphs kept within a memory budget (`chunking.keep_mib`), which neither has.
-  ``--rounds`` (2): how often each is run, in turns; ratios are medians over rounds, whose own ratios stand beside them.
 - ``data_wait``: share of the step's time with 2 workers. ``resume``: seconds to the first step beyond loading the
   model, at a million examples.
+
+--rounds: how often variants of ``steps`` (else 3 times) and ``peers`` (2) are run, in turns; found are medians of the
+ratios within a round, with the least and greatest, or all of them, beside.
 """
 
 import argparse
@@ -50,7 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--peers", help="a python with sentence-transformers and colpali-engine")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--rounds", type=int, default=2, help="of peers")
+    parser.add_argument("--rounds", type=int)
     parser.add_argument("--only", nargs="+", default=["steps", "memory", "data_wait", "peers", "resume"])
     parser.add_argument("--memory", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--workload", type=Path, help=argparse.SUPPRESS)
@@ -76,10 +78,10 @@ def main() -> None:
         workload = make_workload(Path(folder) / "workload", size, count)
         few = make_workload(Path(folder) / "few", SMALL, 64)
         parts: dict[str, Callable[[], dict[str, Any]]] = {
-            "steps": lambda: step_figures(workload, 1 if options.quick else 3),
+            "steps": lambda: step_figures(workload, 1 if options.quick else options.rounds or 3),
             "memory": lambda: memory_figures(workload, Path(__file__), quick=options.quick),
             "data_wait": lambda: data_wait(workload),
-            "peers": lambda: peer_figures(options.peers, workload, 1 if options.quick else options.rounds),
+            "peers": lambda: peer_figures(options.peers, workload, 1 if options.quick else options.rounds or 2),
             "resume": lambda: resume_figures(few, Path(folder) / "many", 10_000 if options.quick else 1_000_000, 2),
         }
         for name, part in parts.items():
