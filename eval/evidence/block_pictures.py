@@ -1,6 +1,6 @@
 """Tessera's block as a picture, drawn as tiles are, within the same budget."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tilewright.eval.evidence.packing import render
@@ -8,6 +8,8 @@ from tilewright.eval.evidence.tessera import ReaderContext
 from tilewright.eval.evidence.units import Unit
 from tilewright.eval.parts import Cost, Item
 from tilewright.eval.rendered_text import MAX_HEIGHT_PX, RenderedTexts
+
+PROBES = 4  # numbers of units whose pictures are drawn at a time
 
 
 class BlockPictures:
@@ -25,21 +27,34 @@ class BlockPictures:
         rank = {name: number for number, name in enumerate(context.candidates)}
         units = context.block.units
         best = sorted(units, key=lambda unit: rank.get(unit.unit_id, len(rank)))
-        everything = self._fitting([units], context, block, cost, grouped)
-        fewer = [_in_order(units, best[:count]) for count in range(len(best) - 1, 0, -1)]
-        return everything or self._fitting(fewer, context, block, cost, grouped)
 
-    def _fitting(
-        self, choices: Sequence[Sequence[Unit]], context: ReaderContext, block: Item, cost: Cost, grouped: bool
-    ) -> Item | None:
-        """The first of ``choices`` whose picture fits; all are drawn with one browser."""
-        texts = [render(units, grouped=grouped) for units in choices]
-        self._texts.draw(texts)
-        for text in texts:
-            item = replace(block, text=text, picture=self._texts.picture(text, self._compression))
-            if item.picture and item.picture.size_px[1] < MAX_HEIGHT_PX and cost(item) <= context.budget:
-                return item
-        return None
+        def fitting(counts: Sequence[int]) -> dict[int, Item]:
+            """{count: picture} of the ``counts`` best units that fit; all are drawn with one browser."""
+            texts = [render(_in_order(units, best[:count]), grouped=grouped) for count in counts]
+            self._texts.draw(texts)
+            pictures = [self._texts.picture(text, self._compression) for text in texts]
+            items = [replace(block, text=text, picture=one) for text, one in zip(texts, pictures, strict=True)]
+            fits = [
+                one.size_px[1] < MAX_HEIGHT_PX and cost(item) <= context.budget
+                for one, item in zip(pictures, items, strict=True)
+            ]
+            return {count: item for count, item, fit in zip(counts, items, fits, strict=True) if fit}
+
+        return _largest(fitting, len(units))
+
+
+def _largest(fitting: Callable[[Sequence[int]], dict[int, Item]], count: int) -> Item | None:
+    """What ``fitting`` has for the largest number up to ``count``: pictures grow with the units that they show."""
+    found = fitting([count])
+    below, above = count if found else 0, count
+    while above - below > 1:
+        step = max(1, (above - below) // (PROBES + 1))
+        probes = [below + step * number for number in range(1, PROBES + 1) if below + step * number < above]
+        fits = fitting(probes)
+        above = next((probe for probe in probes if probe not in fits), above)
+        fits = {probe: item for probe, item in fits.items() if probe < above}
+        found, below = (fits, max(fits)) if fits else (found, below)
+    return found.get(below)
 
 
 def _in_order(units: Sequence[Unit], chosen: Sequence[Unit]) -> list[Unit]:
