@@ -12,7 +12,7 @@ import numpy as np
 
 from tilewright.configs.items import ItemError
 from tilewright.data_gen.browser_png import png_size, rgb_pixels
-from tilewright.data_gen.devtools.connection import Session
+from tilewright.data_gen.devtools.connection import DevToolsError, Session
 from tilewright.data_gen.devtools.tab import Request, Tab
 from tilewright.data_gen.profiles import Profile
 from tilewright.data_gen.records import Page
@@ -22,6 +22,7 @@ from tilewright.data_gen.tiles import TileBox
 T = TypeVar("T")
 Pixels = np.ndarray[Any, Any]
 POLL_S = 0.02
+GONE_S = 0.2
 MAX_PICTURES = 6  # of one part, until two in a row are equal
 SETTLE_LIMIT = 10  # a page whose scripts never rest is taken as it is after so many times `settle_s`
 _WEB = ("https://", "http://")
@@ -40,7 +41,7 @@ _READY = """() => JSON.stringify(document.readyState === "complete")"""
 # the document and the open shadow roots in it, which selectors don't reach from outside
 _ROOTS = """const roots = [document];
   for (const root of roots) {
-    for (const element of root.querySelectorAll("*")) if (element.shadowRoot) roots.push(element.shadowRoot);
+    for (const element of root.querySelectorAll("*")) if (element.shadowRoot instanceof ShadowRoot) roots.push(element.shadowRoot);
   }
   const all = (selector) => roots.flatMap((root) => [...root.querySelectorAll(selector)]);"""
 _PREPARE = resources.files("tilewright.data_gen").joinpath("prepare.js").read_text(encoding="utf-8")
@@ -55,9 +56,11 @@ _FAULTS = """() => { ROOTS
     fonts_missing: [...document.fonts].filter((face) => face.status === "error").length,
     clipped: all("*").filter((element) => {
       if (element === document.documentElement || element === document.body) return false;
-      if (element.scrollHeight <= element.clientHeight + 1 || element.clientHeight < 16) return false;
-      if (/^(TEXTAREA|SELECT)$/.test(element.tagName)) return false;
-      return /auto|scroll/.test(getComputedStyle(element).overflowY);
+      const down = element.scrollHeight > element.clientHeight + 1 && element.clientHeight >= 16;
+      const across = element.scrollWidth > element.clientWidth + 1 && element.clientWidth >= 16 && element.clientHeight > 0;
+      if (!(down || across) || /^(TEXTAREA|SELECT)$/.test(element.tagName)) return false;
+      const { overflowX, overflowY } = getComputedStyle(element);
+      return (down && /auto|scroll/.test(overflowY)) || (across && /auto|scroll/.test(overflowX));
     }).length,
   });
 }""".replace("ROOTS", _ROOTS)
@@ -104,7 +107,7 @@ class OpenPage:
     left_px: int = 0  # where a page begins: below 0 if it is written from right to left and wider than the window
     refused: int = 0
     navigated: bool = False
-    world: dict[str, int] = dataclasses.field(default_factory=dict)  # {"contextId"} of our own; empty: the page's
+    world: dict[str, int] = dataclasses.field(default_factory=dict)  # {"contextId"} of our own
     damage: str = ""  # why a file that the page has couldn't be read
 
     @property
@@ -124,8 +127,7 @@ class OpenPage:
                 f"{self.record.url}: wanted an http or https address of its document, found {address[:99]!r}"
             )
         await asyncio.wait_for(self.tab.go(address), timeout_s)
-        if profile.javascript:
-            await self._leave_its_world()
+        await self._leave_its_world()
         settings = dataclasses.asdict(profile) | {"expand": bool(profile.content)}
         while not await self.read(_READY):
             await asyncio.sleep(POLL_S)
@@ -137,11 +139,11 @@ class OpenPage:
         width, height = await self.read(_SIZE)
         self.size_px = (width, height)
         self.left_px = await self.read(_LEFT_END)
+        self.check_stays()
 
     async def _leave_its_world(self) -> None:
-        """Run our functions where the page's scripts can't change what they call."""
-        tree = await self.session.send("Page.getFrameTree")
-        frame = {"frameId": tree["frameTree"]["frame"]["id"], "worldName": "tilewright"}
+        """Run our functions where neither the page's scripts nor its markup (``<form name=body>``) change what they call."""
+        frame = {"frameId": self.tab.target_id, "worldName": "tilewright"}
         world = await self.session.send("Page.createIsolatedWorld", frame)
         self.world = {"contextId": world["executionContextId"]}
 
@@ -158,13 +160,25 @@ class OpenPage:
 
     async def read(self, script: str, argument: str = "") -> Any:
         """Run our own function in the page; it returns JSON, which crosses over as one string: that is fast."""
-        expression = f"({script})({argument})"
-        reply = await self.session.send(
-            "Runtime.evaluate", {"expression": expression, "returnByValue": True} | self.world
-        )
+        call = {"expression": f"({script})({argument})", "returnByValue": True} | self.world
+        try:
+            reply = await self.session.send("Runtime.evaluate", call)
+        except DevToolsError:
+            await asyncio.sleep(
+                GONE_S
+            )  # the world of a document that is gone is gone, too: where to is told a bit later
+            self.check_stays()
+            raise
         if "exceptionDetails" in reply:
-            raise RuntimeError(f"our script failed in the page: {reply['exceptionDetails']}")
+            thrown = reply["exceptionDetails"].get("exception", {}).get("description", "an exception")
+            raise RuntimeError(f"our script failed in the page: {thrown}")
         return json.loads(reply["result"]["value"])
+
+    def check_stays(self) -> None:
+        """Raise ItemError if the page went where the browser needn't ask us: what it shows is no page of ours."""
+        if self.tab.went_to:
+            place = "a blob of its own" if self.tab.went_to.startswith("blob:") else self.tab.went_to[:99]
+            raise ItemError(f"{self.record.url}: it went to {place} by itself")
 
     async def guarded(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of ``work`` on this page. Raises BrowserCrashError if it dies meanwhile: it answers nothing."""

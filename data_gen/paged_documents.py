@@ -25,6 +25,7 @@ from tilewright.data_gen.tiles import MIN_PX, TILE_HEIGHT_PX, TILE_WIDTH_PX, Til
 WORKER = "tilewright.data_gen.document_worker"
 START_S = 60.0  # for a worker to start, besides its work
 MAX_ANSWER_BYTES = 1 << 30
+MAX_ROWS = 10_000  # of tiles, which are drawn from top to bottom: with more digits their ids wouldn't ascend
 TILES_PER_ANSWER = 32  # a page of any height is drawn in so many tiles at a time
 Choose = Callable[[Sequence[TileBox]], Sequence[TileBox]]
 
@@ -234,6 +235,8 @@ def _boxes(path: Path, info: DocumentInfo, sizes: DocumentSizes) -> tuple[TileBo
         of_page = tile_boxes(width, height, sizes.tile_width_px, sizes.tile_height_px, sizes.min_tile_px)
         boxes += [TileBox(row + b.row, 0, b.x_px, top_px + b.y_px, b.width_px, b.height_px) for b in of_page]
         top_px, row = top_px + height, row + len(of_page)
+    if row > MAX_ROWS:
+        raise ItemError(f"{path.name}: {row} rows of tiles, at most {MAX_ROWS} can be stored in the order of their ids")
     return tuple(boxes)
 
 

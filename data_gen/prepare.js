@@ -14,6 +14,15 @@
     caret-color: transparent !important; content-visibility: visible !important; background-attachment: scroll !important;
   }`);
   ROOTS
+  // a form has properties named like what it holds: one named `style` would stand in the place of the form's own
+  const hides = (name) => name !== "" && name !== null && name in HTMLFormElement.prototype;
+  for (const part of all("form button, form fieldset, form input, form object, form output, form select, form textarea, [form]")) {
+    if (hides(part.getAttribute("name")) || hides(part.id)) part.setAttribute("form", "");
+  }
+  for (const image of all("form img")) {
+    if (hides(image.getAttribute("name"))) image.removeAttribute("name");
+    if (hides(image.id)) image.removeAttribute("id");
+  }
   for (const root of roots) root.adoptedStyleSheets = [...root.adoptedStyleSheets, still];
   for (const marquee of all("marquee")) {
     const still = document.createElement("div");
@@ -21,13 +30,15 @@
     marquee.replaceWith(still);
   }
 
-  const base = document.baseURI;
-  for (const image of all("img")) {
-    image.loading = "eager";
-    const { src, original, srcset } = image.dataset;
-    const waiting = src || original;
-    if (waiting && (!image.getAttribute("src") || image.getAttribute("src").startsWith("data:"))) image.src = new URL(waiting, base).href;
-    if (srcset && !image.getAttribute("srcset")) image.setAttribute("srcset", srcset);
+  // --- pictures that wait for a script: what stands in their place is nothing, a data: URL, or a file of a pixel or two
+  const isFree = (element, name) => !element.getAttribute(name) || element.getAttribute(name).startsWith("data:");
+  for (const image of all("img, picture > source")) {
+    const { src, original, lazySrc, srcset, lazySrcset } = image.dataset;
+    const waiting = src || original || lazySrc, waitingSet = srcset || lazySrcset;
+    const isDot = image.tagName === "IMG" && image.complete && image.naturalWidth <= 2 && image.naturalHeight <= 2;
+    if (image.tagName === "IMG") image.loading = "eager";
+    if (image.tagName === "IMG" && waiting && (isFree(image, "src") || isDot)) image.setAttribute("src", waiting);
+    if (waitingSet && isFree(image, "srcset")) image.setAttribute("srcset", waitingSet);
   }
 
   const body = document.body;

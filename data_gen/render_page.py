@@ -22,7 +22,7 @@ from tilewright.data_gen.paged_documents import DocumentSizes
 from tilewright.data_gen.profiles import Profile
 from tilewright.data_gen.records import Page, Tile
 from tilewright.data_gen.store.rows import TilesWriter
-from tilewright.data_gen.tiles import TileBox, tile_boxes, tile_id
+from tilewright.data_gen.tiles import TileBox, in_order_of_id, tile_boxes, tile_id
 
 NO_FAULTS = Faults(images_failed=0, fonts_missing=0, clipped=0)
 ImageFormat = Literal["png", "webp", "jpeg"]
@@ -94,7 +94,9 @@ async def render_page(browser: Browser, page: Page, choose: Choose, settings: Pa
 
 
 async def _render(opened: OpenPage, page: Page, choose: Choose, settings: PageSettings, path: Path) -> Facts:
-    layer = await asyncio.to_thread(DomLayer, await opened.read(SCRIPT, json.dumps(settings.characters)), page.url)
+    wanted = json.dumps(settings.characters)
+    shown = await opened.read(SCRIPT, wanted)
+    layer = await asyncio.to_thread(DomLayer, shown, page.url)
     if layer.height_px > settings.max_page_height_px:
         limit = settings.max_page_height_px
         raise ItemError(f"{page.url}: {layer.height_px} px high, max_page_height_px is {limit}")
@@ -102,7 +104,7 @@ async def _render(opened: OpenPage, page: Page, choose: Choose, settings: PageSe
         raise ItemError(f"{page.url}: {layer.width_px} px wide, at most {MAX_PAGE_WIDTH_PX} px can be rendered")
     sizes = (settings.tile_width_px, settings.tile_height_px, settings.min_tile_px)
     boxes = tile_boxes(layer.width_px, layer.height_px, *sizes) if layer.height_px else []
-    chosen = choose(boxes)
+    chosen = in_order_of_id(choose(boxes))
     with TilesWriter(path) as writer:
         waiting: deque[asyncio.Task[Tile]] = deque()
         for box in chosen:
@@ -111,6 +113,9 @@ async def _render(opened: OpenPage, page: Page, choose: Choose, settings: PageSe
             if len(waiting) > TILES_IN_WORK:
                 writer.write(await waiting.popleft())
         stable, faults = await opened.is_unchanged(), await opened.faults()
+        # without scripts nothing can put other words into the same place
+        same_words = not settings.profile.javascript or await opened.read(SCRIPT, wanted) == shown
+        opened.check_stays()
         while waiting:
             writer.write(await waiting.popleft())
     if opened.damage:
@@ -118,7 +123,8 @@ async def _render(opened: OpenPage, page: Page, choose: Choose, settings: PageSe
     if settings.characters:
         await asyncio.to_thread(_write_characters, page_file(path.parent, page.page_id), page, layer, chosen)
     facts = facts_of(layer.width_px, layer.height_px, len(boxes), writer.count, stable, faults)
-    return facts | {"requests_refused": opened.refused}
+    facts["complete"] &= same_words
+    return facts | {"words_changed": not same_words, "requests_refused": opened.refused}
 
 
 def _write_characters(path: Path, page: Page, layer: DomLayer, boxes: Sequence[TileBox]) -> None:

@@ -176,6 +176,7 @@ def _counts(pages: Sequence[Page], finished: dict[str, Any], tiles: int) -> Coun
         "tiles_of_whole_corpus": sum(value["tiles_of_page"] for value in values),
         "pages_complete": sum(value["complete"] for value in values),
         "pages_whose_height_changed": sum(not value["stable"] for value in values),
+        "pages_whose_words_changed": sum(value.get("words_changed", False) for value in values),
         "pages_with_clipped_parts": sum(value["clipped"] > 0 for value in values),
         "images_failed": sum(value["images_failed"] for value in values),
         "fonts_missing": sum(value["fonts_missing"] for value in values),

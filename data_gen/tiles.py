@@ -1,5 +1,6 @@
 """How a page is cut into tiles: a pure function of its size."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +53,11 @@ def _spans(length: int, step: int, min_length: int) -> list[tuple[int, int]]:
     if len(starts) > 1 and length - starts[-1] < min_length:
         starts.pop()
     return [(start, end - start) for start, end in zip(starts, [*starts[1:], length], strict=True)]
+
+
+def in_order_of_id(boxes: Iterable[TileBox]) -> list[TileBox]:
+    """``boxes`` as their ids ascend, which stores want: beyond 9,999 rows or 99 columns digits don't line up."""
+    return sorted(boxes, key=lambda box: tile_id("", box.row, box.column))
 
 
 def page_of(tile_id: str) -> str:

@@ -82,6 +82,8 @@ class Tab:
     session: Session = field(init=False)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _arrived: dict[str, asyncio.Event] = field(default_factory=dict)  # by loader id: it has been committed
+    _sent_to: str = ""  # loader id of the document that it was told to show
+    _shown: tuple[str, str] = ("", "")  # loader id and address of the one it shows
 
     async def start(self, target_id: str, session_id: str) -> None:
         """Take over a page that waits for a debugger, and let it run. Raises DevToolsError."""
@@ -116,6 +118,13 @@ class Tab:
             raise DevToolsError(f"{url}: {reply.get('errorText') or 'nothing to load'}")
         await self._arrived.setdefault(reply["loaderId"], asyncio.Event()).wait()
         self._arrived.clear()
+        self._sent_to = reply["loaderId"]
+
+    @property
+    def went_to(self) -> str:
+        """The address that the page went to by itself, without asking (about:blank, blob:); "" if it has stayed."""
+        loader_id, url = self._shown
+        return "" if loader_id == self._sent_to else url or "another document"
 
     async def whole_frame(self) -> bytes | None:
         """PNG of the window from a frame with all its parts; None where frames can't be asked for.
@@ -200,6 +209,7 @@ class Tab:
         elif session is self.session and method == "Inspector.targetCrashed":
             self.crashed.set()
         elif session is self.session and method == "Page.frameNavigated" and "parentId" not in params["frame"]:
+            self._shown = params["frame"]["loaderId"], params["frame"]["url"]
             self._arrived.setdefault(params["frame"]["loaderId"], asyncio.Event()).set()
 
     def _start(self, work: Any) -> None:

@@ -248,6 +248,9 @@ def test_bombs_are_refused_before_they_are_decoded(draw: Draw, tmp_path: Path) -
         draw("c.tif", gradient(9, 9), DocumentSizes(max_pages=2), save_all=True, append_images=[gradient(9, 9)] * 2)
     with pytest.raises(ItemError, match="99 px high, max_height_px is 98"):
         draw("d.png", gradient(50, 99), DocumentSizes(max_height_px=98))
+    assert draw("e.png", gradient(2, 20_000), DocumentSizes(tile_height_px=2, min_tile_px=1)).shape == (20_000, 2, 3)
+    with pytest.raises(ItemError, match="10001 rows of tiles"):  # whose ids wouldn't ascend
+        draw("e.png", gradient(2, 20_001), DocumentSizes(tile_height_px=2, min_tile_px=1))
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg", "webp", "gif", "tif", "bmp"])

@@ -78,6 +78,20 @@ def test_what_scrolls_inside_is_laid_out_in_full(tmp_path: Path, write_pages: Wr
     assert not whole["a"].complete and whole[""]["pages_with_clipped_parts"] == 1
 
 
+def test_what_scrolls_sideways_is_not_called_complete(tmp_path: Path, write_pages: WritePages) -> None:
+    line = "word " * 100 + "end"
+    pages, store = render(
+        tmp_path,
+        {
+            "code": STYLE + f"<pre style='overflow-x:auto'>{line}</pre>",
+            "fits": STYLE + "<pre style='overflow-x:auto'>word</pre><textarea wrap=off>" + line + "</textarea>",
+        },
+        write_pages,
+    )
+    assert not pages["code"].complete and pages["fits"].complete
+    assert pages[""]["pages_with_clipped_parts"] == 1 and "end" not in texts(store)
+
+
 def test_without_content_the_body_is_kept(tmp_path: Path, write_pages: WritePages) -> None:
     _, store = render(tmp_path, {"a": STYLE + "<p>only this</p><nav>menu</nav>"}, write_pages, profile="news")
     assert texts(store) == "only this"
@@ -123,11 +137,23 @@ def test_scripts_run_by_choice(tmp_path: Path, write_pages: WritePages) -> None:
     assert on["a"].complete
 
 
-def test_lazy_pictures_by_data_attribute(tmp_path: Path, write_pages: WritePages) -> None:
-    svg = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' width='60' height='60'%3E%3Crect width='60' "
-    svg += "height='60' fill='red'/%3E%3C/svg%3E"
-    html = STYLE + f'<img data-src="{svg}" src="data:image/gif;base64,R0lGODlhAQABAAAAACw=">'
-    _, store = render(tmp_path, {"a": html}, write_pages)
+RED = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' width='60' height='60'%3E%3Crect width='60' "
+RED += "height='60' fill='red'/%3E%3C/svg%3E"
+DOT = "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBADs="
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        f'<img data-src="{RED}" src="{DOT}">',
+        f'<img data-lazy-src="{RED}">',
+        f'<img data-original="{RED}" src="/dir/no_such_placeholder.gif">',
+        f'<img src="{DOT}" srcset="{DOT} 1x" data-srcset="{RED.replace(" ", "%20")} 1x">',
+        f'<picture><source data-srcset="{RED.replace(" ", "%20")} 1x"><img src="{DOT}"></picture>',
+    ],
+)
+def test_lazy_pictures_by_data_attribute(tmp_path: Path, write_pages: WritePages, markup: str) -> None:
+    pages, store = render(tmp_path, {"a": STYLE + markup}, write_pages)
     (tile,) = store
     pixels = np.asarray(store.image(tile.tile_id)).reshape(-1, 3)
-    assert (pixels == (255, 0, 0)).all(axis=1).sum() == 3600
+    assert (pixels == (255, 0, 0)).all(axis=1).sum() == 3600 and pages["a"].images_failed == 0

@@ -39,7 +39,8 @@ def test_without_scripts(tmp_path: Path, write_pages: WritePages) -> None:
     pages = {
         "fine": FINE,
         "broken_images": STYLE
-        + "<p>x</p><img src='https://example.com/gone.png'><img src='data:image/png;base64,AAAA'>",
+        + "<p>x</p><img src='https://example.com/gone.png'><img src='data:image/png;base64,AAAA'>"
+        + "<img data-src='https://[no address/'>",
         "missing_css": "<!doctype html><link rel=stylesheet href=/gone.css><p>styled by none</p>",
         "frames": STYLE + "<p>a</p>" + "<iframe src='frames'></iframe><iframe srcdoc='<p>in</p>'></iframe>" * 200,
         "refresh": "<!doctype html><meta http-equiv=refresh content='0;url=/dir/fine'><p>still here</p>",
@@ -53,7 +54,7 @@ def test_without_scripts(tmp_path: Path, write_pages: WritePages) -> None:
     }
     found = Rendered(tmp_path, pages, write_pages)
     assert found.failed == {} and found.pages.keys() == pages.keys()
-    assert found.pages["broken_images"].images_failed == 2 and found.pages["fine"].images_failed == 0
+    assert found.pages["broken_images"].images_failed == 3 and found.pages["fine"].images_failed == 0
     assert found.pages["fonts"].fonts_missing == 1 and found.counts["fonts_missing"] == 1
     assert found.text["missing_css"] == "styled by none" and found.text["refresh"] == "still here"
     assert found.text["cjk"] == "日本語の文章。\n中文"
@@ -97,6 +98,49 @@ def test_with_scripts(tmp_path: Path, write_pages: WritePages) -> None:
     assert found.text["asks"] == found.text["asks_again"] == ",0 refused"
     assert found.text["overrides"] == "honest" and found.pages["overrides"].complete
     assert found.pages["fine"].complete and found.counts["failed"] == 2
+
+
+def test_a_page_that_goes_where_the_browser_asks_nobody(tmp_path: Path, write_pages: WritePages) -> None:
+    blank = "<meta http-equiv=refresh content='0;url=about:blank'>"
+    found = Rendered(tmp_path / "off", {"leaves": STYLE + blank + "<p>gone</p>", "fine": FINE}, write_pages)
+    assert found.failed == {"leaves": "https://example.com/dir/leaves: it went to about:blank by itself"}
+    assert found.text == {"fine": "fine"} and found.counts["dropped_zero_height"] == 0
+    pages = {
+        "blob": STYLE + "<p>gone</p><script>location.href = URL.createObjectURL(new Blob(['<p>elsewhere</p>'],"
+        " {type: 'text/html'}))</script>",
+        "blank": STYLE + "<p>gone</p><script>location.href = 'about:blank'</script>",
+        "written": STYLE + "<script>onload = () => { document.open(); document.write('<p>new</p>'); document.close() }"
+        "</script>",
+    }
+    found = Rendered(tmp_path / "on", pages, write_pages, profile=Profile(javascript=True, settle_s=0.3))
+    assert found.failed == {
+        "blob": "https://example.com/dir/blob: it went to a blob of its own by itself",
+        "blank": "https://example.com/dir/blank: it went to about:blank by itself",
+    }
+    assert found.text == {"written": "new"}
+
+
+def test_words_that_change_between_layout_and_capture(tmp_path: Path, write_pages: WritePages) -> None:
+    blink = STYLE + "<p id=p>on</p><script>addEventListener('scroll', () => {p.textContent = 'off'})</script>"
+    blink += "<p style='height:3000px'>x</p>"
+    pages = {"blink": blink, "fine": FINE}
+    found = Rendered(tmp_path, pages, write_pages, profile=Profile(javascript=True, settle_s=0.1))
+    assert found.pages["fine"].complete and not found.pages["blink"].complete
+    assert found.counts["pages_whose_words_changed"] == 1 and found.counts["pages_whose_height_changed"] == 0
+
+
+NAMES = ("body", "documentElement", "fonts", "readyState", "querySelectorAll", "adoptedStyleSheets", "createElement")
+
+
+def test_names_in_markup_hide_nothing_from_us(tmp_path: Path, write_pages: WritePages) -> None:
+    """A document and a form have properties named like what they hold, in the place of their own."""
+    pages = {name: STYLE + f"<form name={name}></form><img name={name} alt=''><p>text</p>" for name in NAMES}
+    controls = "style tagName children childNodes textContent getBoundingClientRect shadowRoot elements closest"
+    fields = "".join(f"<input name={name}><select id={name}></select>" for name in controls.split())
+    fields += "".join(f"<img alt='' name={name}>" for name in controls.split())
+    pages["form"] = STYLE + f"<form style='position:fixed'><p>text</p>{fields}</form><input name=style form=a>"
+    found = Rendered(tmp_path, pages, write_pages, page_timeout_s=20.0)
+    assert found.failed == {} and found.text == dict.fromkeys(pages, "text")
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from tilewright.data_gen.render_tiles import STAGE, Config
 from tilewright.data_gen.site import FolderSite
 from tilewright.data_gen.sources.pages_folder import PagesFolder
 from tilewright.data_gen.sources.source import Document, Resource
+from tilewright.data_gen.store.verify import verify
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.urls import page_id
 
@@ -90,6 +91,16 @@ def test_a_page_of_33_million_px_in_width_leaves_the_others_alone(tmp_path: Path
     folder = write_pages(tmp_path / "pages", {"wide": wide, "fine": "fine"})
     failed = render(folder, tmp_path / "tiles", page_timeout_s=20.0)
     assert failed.keys() == {"wide"} and "px wide" in failed["wide"]
+
+
+def test_a_page_of_more_than_a_hundred_columns(tmp_path: Path, write_pages: WritePages) -> None:
+    """Their ids, of three digits, stand between those of two; one such page stopped the whole stage."""
+    wide = STYLE + "<div style='width:100000px;height:40px'>x</div>"
+    folder = write_pages(tmp_path / "pages", {"wide": wide, "fine": "fine", "other": "other"})
+    assert render(folder, tmp_path / "tiles") == {}
+    columns = [tile.column for tile in TileStore.open(tmp_path / "tiles") if tile.title == "wide"]
+    assert sorted(columns) == list(range(115)) != columns
+    assert verify(tmp_path / "tiles").problems == []
 
 
 def test_a_secure_page_gets_the_picture_that_it_names_by_http(tmp_path: Path, write_pages: WritePages) -> None:

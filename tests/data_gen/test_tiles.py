@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.tile_store import TILE_ID
-from tilewright.data_gen.tiles import TileBox, tile_boxes, tile_id, working_file
+from tilewright.data_gen.tiles import TileBox, in_order_of_id, tile_boxes, tile_id, working_file
 
 
 @given(st.integers(1, 400), st.integers(1, 500), st.integers(8, 90), st.integers(8, 120), st.integers(1, 8))
@@ -46,6 +46,13 @@ def test_ids() -> None:
     assert tile_id("0123456789abcdef", 3, 1) == "0123456789abcdef-0003-01"
     for row, column in ((0, 0), (9999, 99), (12345, 0)):
         assert TILE_ID.fullmatch(tile_id("0123456789abcdef", row, column))
+
+
+@given(st.integers(1, 300), st.integers(9_990, 10_020))
+def test_ids_ascend_also_with_more_digits(columns: int, rows: int) -> None:
+    boxes = tile_boxes(columns, rows, 1, 1, 1)[-20 * columns :]  # around the row where digits are added
+    ids = [tile_id("0" * 16, box.row, box.column) for box in in_order_of_id(boxes)]
+    assert ids == sorted(ids) and len(ids) == len(boxes)
 
 
 @pytest.mark.parametrize("page_id", ["../x", "/tmp/x", "a/b", "..", ".", "", "a\0b"])
