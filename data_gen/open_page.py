@@ -41,7 +41,9 @@ _READY = """() => JSON.stringify(document.readyState === "complete")"""
 # the document and the open shadow roots in it, which selectors don't reach from outside
 _ROOTS = """const roots = [document];
   for (const root of roots) {
-    for (const element of root.querySelectorAll("*")) if (element.shadowRoot instanceof ShadowRoot) roots.push(element.shadowRoot);
+    for (const { shadowRoot } of root.querySelectorAll("*")) {
+      if (shadowRoot instanceof ShadowRoot) roots.push(shadowRoot); // a form may hold an input of that name
+    }
   }
   const all = (selector) => roots.flatMap((root) => [...root.querySelectorAll(selector)]);"""
 _PREPARE = resources.files("tilewright.data_gen").joinpath("prepare.js").read_text(encoding="utf-8")
@@ -57,7 +59,8 @@ _FAULTS = """() => { ROOTS
     clipped: all("*").filter((element) => {
       if (element === document.documentElement || element === document.body) return false;
       const down = element.scrollHeight > element.clientHeight + 1 && element.clientHeight >= 16;
-      const across = element.scrollWidth > element.clientWidth + 1 && element.clientWidth >= 16 && element.clientHeight > 0;
+      const wide = element.clientWidth >= 16 && element.clientHeight > 0;
+      const across = element.scrollWidth > element.clientWidth + 1 && wide;
       if (!(down || across) || /^(TEXTAREA|SELECT)$/.test(element.tagName)) return false;
       const { overflowX, overflowY } = getComputedStyle(element);
       return (down && /auto|scroll/.test(overflowY)) || (across && /auto|scroll/.test(overflowX));
@@ -142,7 +145,7 @@ class OpenPage:
         self.check_stays()
 
     async def _leave_its_world(self) -> None:
-        """Run our functions where neither the page's scripts nor its markup (``<form name=body>``) change what they call."""
+        """Run our functions where neither the page's scripts nor names in its markup can change what they call."""
         frame = {"frameId": self.tab.target_id, "worldName": "tilewright"}
         world = await self.session.send("Page.createIsolatedWorld", frame)
         self.world = {"contextId": world["executionContextId"]}
@@ -164,9 +167,7 @@ class OpenPage:
         try:
             reply = await self.session.send("Runtime.evaluate", call)
         except DevToolsError:
-            await asyncio.sleep(
-                GONE_S
-            )  # the world of a document that is gone is gone, too: where to is told a bit later
+            await asyncio.sleep(GONE_S)  # our world goes with its document: what took its place is told a bit later
             self.check_stays()
             raise
         if "exceptionDetails" in reply:

@@ -25,6 +25,28 @@ _CODECS = {  # Encoding standard: what the web means by a name, where Python mea
     "gbk": "gb18030",
     "big5": "big5hkscs",
 }
+_LABELS = {  # names of the Encoding standard that Python doesn't know, by the codec they stand for
+    "x-sjis windows-31j": "cp932",
+    "x-euc-jp cseucpkdfmtjapanese": "euc_jp",
+    "x-gbk csgb2312 gb_2312 gb_2312-80": "gb18030",
+    "cn-big5 x-x-big5": "big5hkscs",
+    "cseuckr csksc56011987 iso-ir-149 ks_c_5601-1989 ksc_5601 windows-949": "cp949",
+    "koi koi8": "koi8-r",
+    "koi8-ru": "koi8-u",
+    "x-mac-cyrillic x-mac-ukrainian": "mac_cyrillic",
+    "mac x-mac-roman csmacintosh": "mac_roman",
+    "csisolatin9": "iso8859-15",
+    "iso-8859-8-i csiso88598i csiso88598e iso-8859-8-e logical visual": "iso8859-8",
+    "iso-8859-6-i iso-8859-6-e csiso88596e csiso88596i": "iso8859-6",
+    "sun_eu_greek": "iso8859-7",
+    "windows-874 dos-874": "cp874",
+    **{f"x-cp{number}": f"cp{number}" for number in range(1250, 1259)},
+    **{f"iso8859{number}": f"iso8859-{number}" for number in range(1, 16) if number != 12},
+    "unicode-1-1-utf-8 unicode11utf8 unicode20utf8 x-unicode20utf8": "utf-8",
+    "unicode unicodefeff csunicode ucs-2 iso-10646-ucs-2": "utf-16-le",
+    "unicodefffe": "utf-16-be",
+}
+_CODEC_OF = {label: codec for labels, codec in _LABELS.items() for label in labels.split()}
 _NO_TEXT = re.compile(r"utf-?7|punycode|idna|undefined|unicode_escape|raw_unicode_escape|palmos|mbcs|oem")
 
 
@@ -37,10 +59,9 @@ def decode_html(data: bytes, charset: str = "") -> str:
             return data[len(bom) :].decode(encoding, errors="replace")
     head = data[:_SCAN_BYTES]
     declared = _XML.match(head) or _META.search(_COMMENT.sub(b"", head))
+    inside = _codec(declared[1].decode("ascii")) if declared else ""
     # what could be read as ASCII to find the name can't be in UTF-16
-    inside = re.sub("^utf-?16.*", "utf-8", declared[1].decode("ascii").lower()) if declared else ""
-    for label in (charset, inside):
-        codec = _codec(label)
+    for codec in (_codec(charset), "utf-8" if inside.startswith("utf-16") else inside):
         if codec:
             with suppress(UnicodeError):
                 return data.decode(codec, errors="replace")
@@ -52,8 +73,9 @@ def decode_html(data: bytes, charset: str = "") -> str:
 
 def _codec(label: str) -> str:
     """Python's name of an encoding, "" if ``label`` names none that text on the web is in."""
+    label = label.strip(" \t\"'").lower()
     try:
-        name = codecs.lookup(label.strip(" \t\"'").lower()).name
+        name = codecs.lookup(_CODEC_OF.get(label, label)).name
         "".encode(name)  # raises LookupError for codecs that give no text, such as hex
     except (LookupError, ValueError, TypeError):
         return ""

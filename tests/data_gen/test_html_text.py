@@ -5,8 +5,9 @@ import codecs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from webencodings.labels import LABELS  # type: ignore[import-untyped]
 
-from tilewright.data_gen.sources.html_text import decode_html, read_head
+from tilewright.data_gen.sources.html_text import _codec, decode_html, read_head
 
 
 @pytest.mark.parametrize(
@@ -50,11 +51,31 @@ JAPANESE = "日本語①"  # the last one is in Windows' Shift_JIS only
         ("é".encode(), '"utf-8"', "é"),
         *(("é".encode(), label, "é") for label in ("", "none", "hex", "rot13", "undefined", "utf-7", "x" * 99, "a\0b")),
         ("<!-- <meta charset=latin-1> --><meta charset=utf-8>é".encode(), "", "<meta charset=utf-8>é"),
+        *((JAPANESE[:3].encode("cp932"), label, JAPANESE[:3]) for label in ("x-sjis", "Windows-31J", "MS_Kanji")),
+        (b"<meta charset=x-sjis>" + JAPANESE.encode("cp932"), "", JAPANESE),
+        (b"<meta charset=x-euc-jp>" + JAPANESE[:3].encode("euc_jp"), "", JAPANESE[:3]),
+        (b"<meta charset=x-gbk>" + "漢字".encode("gbk"), "", "漢字"),
+        (b"<meta charset=windows-949>" + "똠방각하".encode("cp949"), "", "똠방각하"),
+        (b"<meta charset=x-cp1251>" + "Привет".encode("cp1251"), "", "Привет"),
+        (b"<meta charset=x-mac-cyrillic>" + "Привет".encode("mac_cyrillic"), "", "Привет"),
+        (b"<meta charset=iso-8859-8-i>" + "שלום".encode("iso8859-8"), "", "שלום"),
+        (b"<meta charset=unicode>" + "é".encode(), "", "é"),
+        ("é".encode("utf-16-le"), "unicode", "é"),
         ('<?xml version="1.0" encoding="iso-8859-15"?>€'.encode("iso8859-15"), "", "€"),
     ],
 )
 def test_header_bom_and_meta(data: bytes, charset: str, text: str) -> None:
     assert decode_html(data, charset).endswith(text)
+
+
+def test_every_name_of_the_encoding_standard_is_known() -> None:
+    none = {"replacement", "iso-2022-cn", "iso-2022-cn-ext", "x-user-defined"}  # no text, or what Python can't read
+    letters = b"plain ASCII"
+    for label, name in LABELS.items():
+        codec = _codec(label)
+        assert bool(codec) == (label not in none), label
+        if codec and not codec.startswith("utf-16"):
+            assert letters.decode(codec) == "plain ASCII", (label, name)
 
 
 @given(st.binary(max_size=300), st.text(max_size=20))
