@@ -9,10 +9,11 @@ from urllib.parse import quote, unquote
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
+from tilewright.data_gen.sources.xhtml import XHTML_TYPE
 
 MAX_ENTRY_BYTES = 64 << 20  # of a page or a file that it shows
 MAX_REDIRECTS = 50
-HTML_TYPES = frozenset(("text/html", "application/xhtml+xml"))
+HTML_TYPES = frozenset(("text/html", XHTML_TYPE))
 _ARTICLES = "A/"  # of the old scheme, where - holds layout, I images, U, V, W, X what readers need
 _BROKEN = (RuntimeError, IndexError, KeyError, ValueError, UnicodeError)  # what libzim raises on damaged archives
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")

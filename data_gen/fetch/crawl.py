@@ -18,9 +18,10 @@ from tilewright.data_gen.fetch.url_list import Target, by_turns
 from tilewright.data_gen.records import from_json, to_json
 from tilewright.data_gen.sources.html_text import decode_html
 from tilewright.data_gen.sources.references import MAX_CSS_DEPTH, css_references, decode_css, html_references
+from tilewright.data_gen.sources.xhtml import XHTML_TYPE, html_of_xhtml
 from tilewright.data_gen.urls import canonical_url
 
-HTML_TYPES = ("text/html", "application/xhtml+xml")
+HTML_TYPES = ("text/html", XHTML_TYPE)
 _PAGE, _RESOURCE = "page", "resource"
 _ACCEPT_PAGE = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.1"
 
@@ -170,7 +171,9 @@ class Crawler:
         """Keep the bytes; (their digest, what they ask for: one more than is fetched shows that there is more)."""
         references: list[str] = []
         if kind == _PAGE:
-            references = html_references(decode_html(answer.body, answer.charset), answer.final_url)
+            text = decode_html(answer.body, answer.charset)
+            text = html_of_xhtml(text) if answer.media_type == XHTML_TYPE else text
+            references = html_references(text, answer.final_url)
         elif answer.media_type == "text/css":
             references = css_references(decode_css(answer.body), answer.final_url)
         return self._objects.put(answer.body), tuple(references[: self._limits.resources_per_page + 1])

@@ -16,9 +16,10 @@ from tilewright.data_gen.sources.html_text import Head, decode_html, read_head
 from tilewright.data_gen.sources.references import collect, html_references
 from tilewright.data_gen.sources.source import Document, Entry, Resource, one_line
 from tilewright.data_gen.sources.web_address import web_address
+from tilewright.data_gen.sources.xhtml import XHTML_SUFFIX, html_of_xhtml
 from tilewright.data_gen.urls import canonical_url
 
-HTML_SUFFIXES = frozenset((".html", ".htm", ".xhtml"))
+HTML_SUFFIXES = frozenset((".html", ".htm", XHTML_SUFFIX))
 NOWHERE = "https://pages.invalid/"  # the root of a folder without base_url; .invalid is no host (RFC 2606)
 
 
@@ -70,6 +71,8 @@ class HtmlFolder:
         text = decode_html(raw.data)
         if "\0" in text:
             raise ItemError(f"{raw.path}: holds NUL characters: not an HTML file")
+        if raw.path.suffix.lower() == XHTML_SUFFIX:
+            text = html_of_xhtml(text)
         address = urljoin(self._root, self._relative(raw.path))
         counts: Counter[str] = Counter()
         return Document(

@@ -12,6 +12,7 @@ from tilewright.data_gen.sources.html_text import decode_html, read_head
 from tilewright.data_gen.sources.references import collect, html_references
 from tilewright.data_gen.sources.source import Document, Entry, Resource, one_line
 from tilewright.data_gen.sources.web_address import web_address
+from tilewright.data_gen.sources.xhtml import XHTML_TYPE, html_of_xhtml
 from tilewright.data_gen.urls import canonical_url
 
 
@@ -58,6 +59,8 @@ class MirrorSource:
         text = decode_html(body, raw.charset)
         if "\0" in text:
             raise ItemError(f"{raw.url}: holds NUL characters: not an HTML file")
+        if raw.media_type == XHTML_TYPE:
+            text = html_of_xhtml(text)
         counts: Counter[str] = Counter()
         return Document(
             data=f"\ufeff{text}".encode("utf-8", errors="replace"),

@@ -271,6 +271,13 @@ def test_other_encodings_are_served_as_utf_8(tmp_path: Path) -> None:
     assert ZimSite(path).document(page_of(ZimArchive(path), "Moss")) == f"\ufeff{html}".encode()
 
 
+def test_xhtml_is_served_as_html(tmp_path: Path) -> None:
+    xhtml = b"<!DOCTYPE html><html><head><title/></head><body><p>Moss</p></body></html>"
+    path = new_scheme(tmp_path / "x.zim", {"Moss": ("application/xhtml+xml", xhtml, "Moss")})
+    served = ZimSite(path).document(page_of(ZimArchive(path), "Moss"))
+    assert served == b"\xef\xbb\xbf" + xhtml.replace(b"<title/>", b"<title></title>")
+
+
 def test_damaged_archives_are_read_or_named(tmp_path: Path) -> None:
     page = HTML.format(head="").encode()
     items = {"-/s.css": ("text/css", b"p {}"), "A/Moss": ("text/html", page), "I/moss.png": ("image/png", PNG)}
