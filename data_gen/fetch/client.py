@@ -50,7 +50,12 @@ class Answer:
     @property
     def charset(self) -> str:
         """Of the Content-Type header, "" without one."""
-        return _content_type(self.headers).get_content_charset("") if "content-type" in self.headers else ""
+        if "content-type" not in self.headers:
+            return ""
+        try:
+            return _content_type(self.headers).get_content_charset("")
+        except (TypeError, ValueError, LookupError):  # of RFC 2231's numbered parts, some of them without a number
+            return ""
 
 
 @dataclass(frozen=True)
@@ -234,5 +239,5 @@ def _retry_after_s(value: str) -> float | None:
         return float(value.strip()[:12])
     try:
         return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None

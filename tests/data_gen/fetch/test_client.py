@@ -102,6 +102,24 @@ def test_bodies_are_decoded_and_trouble_passes(server: Any, reply: Any, fetch_co
     assert (moved.final_url, moved.redirects) == (server.url("/gzip", "127.0.0.2"), (server.url("/moved"),))
 
 
+def test_headers_that_nobody_can_read_stop_nothing(
+    server: Any, reply: Any, fetch_config: Make, reasons: Reasons, records: Records
+) -> None:
+    kinds = (
+        "text/html;charset*1*;charset*",
+        "text/html; charset*=%zz''%E4",
+        "text/html;charset=\xff",
+        "TEXT/HTML ;charset",
+    )
+    server.routes = {f"/{i}": reply(b"<p>x", headers={"Content-Type": kind}) for i, kind in enumerate(kinds)}
+    date = "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"
+    server.routes["/busy"] = reply(status=503, headers={"Retry-After": date})
+    config = fetch_config([server.url(path) for path in server.routes])
+    run_stage(STAGE, config)
+    assert reasons(config.out) == {server.url("/busy"): "status_503"}
+    assert sorted(records(config.out)) == [server.url(f"/{i}") for i in range(len(kinds))]
+
+
 def test_retry_after_holds_for_the_whole_host(server: Any, reply: Any, fetch_config: Make) -> None:
     one = Politeness(delay_s=0.0, connections_per_host=1)
     server.page("/b", "b")
