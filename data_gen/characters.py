@@ -189,7 +189,8 @@ class CharacterTable:
     def open(cls, folder: Path, store: TileStore) -> Self:
         """The table in ``folder``, or in the output folder of a render stage.
 
-        Raises InputError if there is none, if it can't be read, or if it belongs to a store with other ids.
+        Raises InputError if there is none, if it can't be read, or if it belongs to a store with other ids or to one
+        that was edited since.
         """
         place = next((path for path in (folder, folder / CHARACTERS) if (path / _ABOUT).is_file()), None)
         if place is None:
@@ -202,6 +203,8 @@ class CharacterTable:
             found = about["format"], about["tiles"], about["ids_sha256"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{place / _ABOUT}: not readable ({error!r}); run render_tiles again") from error
+        if store.state.is_edited:
+            raise InputError(f"{store.folder}: pages came or went since {place} was made: run render_tiles for them")
         wanted = _FORMAT, len(store), _digest_of_ids(store)
         if found != wanted:
             raise InputError(

@@ -45,6 +45,16 @@ class StoreState:
     next_number: int
     pages: str | None = None
 
+    @property
+    def is_edited(self) -> bool:
+        """Whether pages came or went since it was written: what was made beside it then may be of other tiles."""
+        return self.ids != ids_file("")
+
+
+def ids_file(suffix: str) -> str:
+    """Where the sorted ids lie; ``suffix`` is that of an edit."""
+    return f"tile_ids{suffix}.npy"
+
 
 def shard_ids(folder: Path, shard: Shard) -> np.ndarray[Any, Any]:
     """The ids of a shard's rows [rows], bytes; no image is read."""
@@ -61,7 +71,7 @@ def write_state(folder: Path, shards: Sequence[Shard], next_number: int, edit: i
     Raises InputError for an id that stands twice.
     """
     suffix = "" if edit is None else f"-{edit:05d}"
-    state = StoreState(tuple(shards), f"tile_ids{suffix}.npy", None, next_number)
+    state = StoreState(tuple(shards), ids_file(suffix), None, next_number)
     if not _write_ids(folder, state):
         state = replace(state, rows=f"tile_rows{suffix}.npy")
         _sort_ids(folder, state)

@@ -24,6 +24,7 @@ from tilewright.data_gen.characters import (
 )
 from tilewright.data_gen.dom_layer import DomLayer
 from tilewright.data_gen.records import Tile
+from tilewright.data_gen.store.edit import replace_pages
 from tilewright.data_gen.tile_store import TileStore, write_store
 from tilewright.data_gen.tiles import TileBox, tile_boxes
 
@@ -166,6 +167,16 @@ def test_a_table_of_another_store_is_refused(tmp_path: Path, make_tile: MakeTile
     (made.folder / CHARACTERS / "about.json").write_text("[]")
     with pytest.raises(InputError, match=r"about\.json: not readable"):
         CharacterTable.open(made.folder, made.store)
+
+
+def test_a_table_of_pages_that_were_replaced_is_refused(tmp_path: Path, make_tile: MakeTile) -> None:
+    made = Made(tmp_path, make_tile)
+    again = [make_tile("a", [], row) for row in range(4)]  # the same ids; other pixels and words for all we know
+    replace_pages(tmp_path, sorted(again, key=lambda tile: tile.tile_id))
+    store = TileStore.open(tmp_path)
+    assert list(store.tile_ids) == list(made.store.tile_ids)
+    with pytest.raises(InputError, match="pages came or went since"):
+        CharacterTable.open(tmp_path, store)
 
 
 def test_damaged_tables_are_refused(tmp_path: Path, make_tile: MakeTile) -> None:
