@@ -17,26 +17,7 @@
   const MATH = "http://www.w3.org/1998/Math/MathML";
   const inLine = (element, style) =>
     style.display === "inline" || style.display === "contents" || style.display.startsWith("ruby") || element.namespaceURI === MATH;
-  // --- what an ancestor's overflow cuts off: rectangles in the window, which stays where it is during the pass
-  const EVERYWHERE = { left: -Infinity, top: -Infinity, right: Infinity, bottom: Infinity };
-  const common = (first, second) => {
-    const left = Math.max(first.left, second.left), top = Math.max(first.top, second.top);
-    const right = Math.min(first.right, second.right), bottom = Math.min(first.bottom, second.bottom);
-    return { left, top, right, bottom, width: right - left, height: bottom - top };
-  };
-  const centreIn = (rect, clip) => {
-    if (clip === EVERYWHERE) return true;
-    const x = (rect.left + rect.right) / 2, y = (rect.top + rect.bottom) / 2;
-    return x >= clip.left && x <= clip.right && y >= clip.top && y <= clip.bottom;
-  };
-  const rootCuts = getComputedStyle(document.documentElement).overflow !== "visible"; // else the body's is the window's
-  const clipOf = (element, style, clip) => {
-    if (style.overflow === "visible" || /^(inline|contents|table-)/.test(style.display)) return clip;
-    if (element === document.body && !rootCuts) return clip;
-    const rect = element.getBoundingClientRect();
-    const across = style.overflowX === "visible" ? EVERYWHERE : rect, down = style.overflowY === "visible" ? EVERYWHERE : rect;
-    return common(clip, { left: across.left, right: across.right, top: down.top, bottom: down.bottom });
-  };
+  CLIPS
   // --- the tree as it is shown: what a shadow root holds instead of its host's children, what slots are given
   const parentOf = (element) => element.assignedSlot || element.parentElement || element.getRootNode().host || document.body;
   const childrenOf = (element) => {
@@ -240,6 +221,7 @@
     fixed = fixed || style.position === "fixed" || style.position === "sticky" || style.backgroundAttachment.includes("fixed");
     if (style.position === "absolute") clip = outer;
     if (style.position === "fixed") clip = EVERYWHERE;
+    clip = cutOf(element, style, clip);
     if (element !== document.body && style.visibility === "visible") measure(element, clip);
     noteElement(element, clip);
     clip = clipOf(element, style, clip);
@@ -247,10 +229,12 @@
     const inline = inLine(element, style);
     if (!inline || BREAKS.has(element.tagName)) endWord();
     const visible = style.visibility === "visible";
+    let clear = null;
     let block = -1, cell = -1;
     for (const child of childrenOf(element)) {
       if (child.nodeType === Node.TEXT_NODE) {
         if (!visible || (!run && !/[^\s]/.test(child.data))) continue;
+        if (clear ??= isClear(element, style)) continue;
         if (block < 0) {
           const owner = blockElement(element);
           block = blockIndex(owner);

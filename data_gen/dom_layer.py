@@ -15,9 +15,11 @@ from tilewright.data_gen.tile_store import EVIDENCE_KINDS
 from tilewright.data_gen.tiles import TileBox
 
 _SCRIPTS = resources.files("tilewright.data_gen")
-_CHARACTERS = _SCRIPTS.joinpath("dom_characters.js").read_text(encoding="utf-8")
+_PARTS = {"CLIPS": "dom_clips.js", "CHARACTERS": "dom_characters.js"}  # by the line of dom_layer.js that stands for it
 # a function of one argument, a JSON bool: whether characters are wanted
-SCRIPT = _SCRIPTS.joinpath("dom_layer.js").read_text(encoding="utf-8").replace("  CHARACTERS\n", _CHARACTERS)
+SCRIPT = _SCRIPTS.joinpath("dom_layer.js").read_text(encoding="utf-8")
+for _line, _file in _PARTS.items():
+    SCRIPT = SCRIPT.replace(f"  {_line}\n", _SCRIPTS.joinpath(_file).read_text(encoding="utf-8"))
 Rect = tuple[float, float, float, float]  # x, y, width, height in page px
 _PAINT_ORDER = ("paragraph", "list", "table", "infobox")  # what is painted later owns the overlap
 _INSIDE_PX = 1.0  # a block may stick out of its tile by this much and still be whole: borders, rounding

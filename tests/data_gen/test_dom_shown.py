@@ -28,6 +28,17 @@ PAGES = {
     "escapes": "<div style='height:20px;overflow:hidden'>kept<p style='position:absolute;top:60px'>free</p></div>",
     "stays": "<div style='height:20px;overflow:hidden;position:relative'>kept"
     "<p style='position:absolute;top:60px'>gone</p></div>",
+    "old_clip": "<p>kept <span style='position:absolute;clip:rect(1px 1px 1px 1px)'>gone</span>"
+    "<span style='position:absolute;left:0;top:20px;width:200px;clip:rect(auto,60px,20px,auto)'>part <a href=/x>of"
+    " it</a> is farther than that</span> <b style='clip:rect(0,0,0,0)'>static</b></p><p style='height:20px'></p>",
+    "clip_path": "<p>kept <span style='position:absolute;clip-path:inset(50%)'>gone</span>"
+    "<b style='clip-path:inset(100%)'><i style='position:relative'>gone</i></b>"
+    " <b style='clip-path:inset(0 round 9px)'>round</b>"
+    " <b style='clip-path:inset(0px -9px)'>wide</b></p>",
+    "no_colour": "<p>kept <span style='color:transparent'>gone <b>gone</b></span>"
+    " <s style='-webkit-text-fill-color:#0000'>gone</s>"
+    " <b style='color:#0000;text-shadow:0 0 #000'>shadow</b>"
+    " <b style='background:#000;-webkit-background-clip:text;color:transparent'>cut <i>out</i></b></p>",
     "shadow": "<div><template shadowrootmode=open><details><summary>sum</summary>opened</details>"
     "<p>in <a href=/s>root</a> <slot></slot></p></template>light</div><p>end</p>",
     "unslotted": "<div><template shadowrootmode=open><p>only</p></template>never</div>",
@@ -74,6 +85,13 @@ def test_what_is_cut_off_is_no_text(tiles: dict[str, list[Tile]]) -> None:
     assert [link.href for link in tiles["cut_aside"][0].links] == ["https://example.com/in"]
     assert text["cut_in_cut"] == ["top"]
     assert text["escapes"] == ["kept", "free"] and text["stays"] == ["kept"]
+
+
+def test_text_that_is_hidden_from_the_eye_alone_is_no_text(tiles: dict[str, list[Tile]]) -> None:
+    text = {name: "\n".join(tile.text for tile in parts).split() for name, parts in tiles.items()}
+    assert text["old_clip"] == ["kept", "static", "part", "of", "it", "is"]  # in the order of the document
+    assert text["clip_path"] == ["kept", "round", "wide"]
+    assert text["no_colour"] == ["kept", "shadow", "cut", "out"]
 
 
 def test_shadow_roots_are_read_where_they_are_shown(tiles: dict[str, list[Tile]]) -> None:
