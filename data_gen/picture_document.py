@@ -43,7 +43,8 @@ class PictureDocument:
     def __init__(self, path: Path, max_width_px: int, max_pixels: int, max_pages: int) -> None:
         Image.MAX_IMAGE_PIXELS = None  # of this process, which does nothing else: our own limit holds
         self._path, self._max_pixels = path, max_pixels
-        self._image = Image.open(path, formats=[PICTURE_FORMATS[path.suffix.lower()]])
+        # whatever its name says: many a ".png" on the web is a JPEG, which viewers show all the same
+        self._image = Image.open(path, formats=sorted(set(PICTURE_FORMATS.values())))
         self._frames = self._page_frames(max_pages)
         self.sizes_px: list[tuple[int, int]] = []
         for frame in self._frames:

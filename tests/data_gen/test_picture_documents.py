@@ -209,6 +209,15 @@ def swapped_profile(profile: bytes) -> bytes:
     return bytes(data).replace("sRGB".encode("utf-16-be"), "XRGB".encode("utf-16-be")).replace(b"sRGB b", b"XRGB b")
 
 
+def test_a_picture_is_what_its_bytes_say(draw: Draw) -> None:
+    image = gradient(30, 20)
+    for name, kind in (("a.jpg", "PNG"), ("a.png", "WEBP"), ("a.webp", "TIFF"), ("a.gif", "BMP")):
+        pixels = draw(name, image, format=kind, **({"lossless": True} if kind == "WEBP" else {}))
+        assert (pixels == np.asarray(image)).all(), name
+    with pytest.raises(ItemError, match="cannot identify"):  # what would run a program stays no picture
+        draw("b.png", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\nshowpage\n")
+
+
 def test_frames_of_a_tiff_are_stacked(draw: Draw, tmp_path: Path) -> None:
     frames = [gradient(300, 1100), Image.new("L", (1750, 40), 99), Image.new("RGB", (20, 5), "red")]
     pixels = draw("a.tif", frames[0], save_all=True, append_images=frames[1:])
