@@ -1,7 +1,8 @@
 // One pass over a laid-out page: its words, blocks, links and evidence areas, with boxes in page pixels.
 // Evaluated by data_gen/dom_layer.py, which documents the result. Runs although the page's own scripts are off.
 (wantsCharacters) => {
-  const round = (value) => Math.round(value * 64) / 64; // Chromium lays out in 1/64 px
+  const FARTHEST_PX = 1e9; // transforms reach to infinity, which JSON hasn't
+  const round = (value) => Math.round((Math.min(FARTHEST_PX, Math.max(-FARTHEST_PX, value)) || 0) * 64) / 64; // laid out in 1/64 px
   scrollTo({ left: -1e7, top: 0, behavior: "instant" });
   const originX = Math.round(scrollX); // below 0 where a right-to-left page reaches out to the left
   scrollTo({ left: 0, top: 0, behavior: "instant" });
@@ -262,7 +263,7 @@
   const full = Math.max(root.scrollHeight, body ? body.scrollHeight : 0);
   // without a doctype the body fills the window: then only what stands in it tells the height
   const quirks = document.compatMode === "BackCompat";
-  const below = quirks && body ? parseFloat(bodyStyle.marginBottom) + parseFloat(bodyStyle.paddingBottom) : 0;
+  const below = quirks && body ? (parseFloat(bodyStyle.marginBottom) || 0) + (parseFloat(bodyStyle.paddingBottom) || 0) : 0; // "auto" is no number
   const wordsEnd = words.reduce((end, word) => Math.max(end, word[2] + word[4]), 0);
   const content = Math.max(quirks ? 0 : root.getBoundingClientRect().bottom + scrollY, Math.max(bottom, wordsEnd) + below);
   const bases = [...document.querySelectorAll("base[href]")].map((base) => base.getAttribute("href"));

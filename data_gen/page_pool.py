@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from tilewright.configs.errors import InputError
+from tilewright.configs.errors import InputError, UserError
 from tilewright.configs.items import ItemError
 from tilewright.data_gen.browser import Browser
 from tilewright.data_gen.paged_documents import DocumentWorker, render_document
@@ -18,6 +18,7 @@ from tilewright.data_gen.tile_store import write_tiles
 from tilewright.data_gen.tiles import working_file
 
 ATTEMPTS = 2
+ODD = (ArithmeticError, TypeError, ValueError)  # what numbers and texts raise that no page should have: it fails alone
 HTML_SUFFIXES = ("", ".html")
 Result = tuple[Page, Facts | ItemError]
 Choosing = Callable[[Page], Choose]
@@ -96,6 +97,8 @@ class PagePool:
                 return error
             except TimeoutError:
                 return ItemError(f"{page.url}: took more than page_timeout_s = {self._settings.page_timeout_s} s")
+            except ODD as error:
+                return ItemError(f"{page.url}: can't be made into tiles ({error!r})")
             except RuntimeError as error:
                 reason = f"{page.url}: {str(error).splitlines()[0]} ({attempt} attempts)"
         return ItemError(reason)
@@ -112,6 +115,10 @@ class PagePool:
             tiles = write_tiles(self._path(page), drawn.tiles)
         except ItemError as error:
             return error
+        except UserError:  # what is missing here, such as an extra, isn't the page's fault
+            raise
+        except ODD as error:
+            return ItemError(f"{page.url}: can't be made into tiles ({error!r})")
         facts = facts_of(drawn.width_px, drawn.height_px, len(drawn.boxes), tiles)
         return facts | {"requests_refused": 0, "chromium": ""}
 

@@ -14,15 +14,18 @@ from PIL import Image, ImageChops
 
 from tilewright.configs.digests import output_digests
 from tilewright.configs.errors import InputError
+from tilewright.configs.items import ItemError
 from tilewright.configs.load import load
 from tilewright.configs.stage import StageError, run_stage
 from tilewright.data_gen import chromium
 from tilewright.data_gen.browser import Browser
 from tilewright.data_gen.chromium import BrowserMissingError
+from tilewright.data_gen.images import encode_png
 from tilewright.data_gen.open_page import OpenPage
+from tilewright.data_gen.page_pool import PagePool
 from tilewright.data_gen.profiles import Profile
 from tilewright.data_gen.records import Page, read_jsonl, write_jsonl
-from tilewright.data_gen.render_tiles import STAGE, Config
+from tilewright.data_gen.render_tiles import STAGE, Config, settings_of
 from tilewright.data_gen.site import FolderSite
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.data_gen.tiles import tile_boxes
@@ -100,6 +103,27 @@ def test_a_missing_html_file_fails_its_page_only(tmp_path: Path, write_pages: Wr
     (pages / records[0].html_path).unlink()
     counts = run_stage(STAGE, make_config(pages, tmp_path / "tiles", max_error_share=0.5))["counts"]
     assert (counts["failed"], counts["pages"]) == (1, 1)
+
+
+def test_what_python_cannot_make_of_a_page_fails_that_page(tmp_path: Path, write_pages: WritePages) -> None:
+    folder = write_pages(tmp_path / "pages", {"odd": TEXT, "fine": TEXT})
+    (tmp_path / "pages" / "html" / "a.png").write_bytes(encode_png(Image.new("RGB", (9, 9))))
+    html = read_jsonl(folder / "pages.jsonl", Page)
+    pages = [*html, dataclasses.replace(html[0], title="odd", page_id="0" * 16, html_path="html/a.png")]
+
+    def choosing(page: Page) -> Callable[[Any], Any]:
+        return lambda boxes: [dataclasses.replace(boxes[0], row=None)] if page.title == "odd" else boxes
+
+    (tmp_path / "work").mkdir()
+    settings = settings_of(make_config(folder, tmp_path / "tiles"))
+    pool = PagePool(FolderSite(folder), folder, tmp_path / "work", settings, workers=1, pages_per_browser=9)
+    found = [(page.title, value) for page, value in pool.run(pages, choosing)]
+    assert sorted((title, isinstance(value, ItemError)) for title, value in found) == [
+        ("fine", False),
+        ("odd", True),
+        ("odd", True),
+    ]
+    assert all("can't be made into tiles (TypeError" in str(value) for title, value in found if title == "odd")
 
 
 @pytest.mark.parametrize("command", ["Page.crash", "Browser.crash"])

@@ -129,6 +129,20 @@ def test_words_that_change_between_layout_and_capture(tmp_path: Path, write_page
     assert found.counts["pages_whose_words_changed"] == 1 and found.counts["pages_whose_height_changed"] == 0
 
 
+def test_numbers_that_are_none(tmp_path: Path, write_pages: WritePages) -> None:
+    """One such page stopped the whole stage."""
+    pages = {
+        "no_margin": "<body style='display:contents;margin-bottom:auto'>text",
+        "scaled": STYLE + "<p>text</p><div style='transform:scale(1e308)'>big <a href=x>link</a><p>big</p></div>",
+        "no_place": STYLE + "<p style='margin-left:calc(NaN * 1px);transform:translate(calc(NaN * 1px))'>text</p>",
+        "far": STYLE + "<p>text</p><p style='margin-left:-1e38px'>far</p>",
+        "infinite": STYLE + "<p style='width:calc(infinity * 1px);height:calc(infinity * 1px)'>x</p>",
+    }
+    found = Rendered(tmp_path, pages, write_pages)
+    assert found.failed.keys() == {"infinite"} and "px high" in found.failed["infinite"]
+    assert found.text == dict.fromkeys(pages.keys() - {"infinite"}, "text")
+
+
 NAMES = ("body", "documentElement", "fonts", "readyState", "querySelectorAll", "adoptedStyleSheets", "createElement")
 
 
