@@ -9,6 +9,7 @@ from protego import Protego
 from tilewright.data_gen.fetch.failure import FetchError
 
 MAX_BYTES = 512 * 1024  # what comes after is not read (RFC 9309, 2.5: at least 500 KiB)
+_FOR_EVER_S = 10**9  # integers of any length may be asked for
 ReadRobots = Callable[[str], Awaitable[bytes]]
 
 
@@ -34,7 +35,7 @@ class Robots:
         if not rules.can_fetch(url, self._product):
             raise FetchError("robots_disallowed", f"{site}/robots.txt forbids it to {self._product}", final=True)
         rate = rules.request_rate(self._product)
-        per_request_s = rate.seconds / rate.requests if rate is not None and rate.requests else 0.0
+        per_request_s = min(rate.seconds, _FOR_EVER_S) / rate.requests if rate is not None and rate.requests else 0.0
         return max(rules.crawl_delay(self._product) or 0.0, per_request_s)
 
     async def _rules(self, site: str) -> Protego:

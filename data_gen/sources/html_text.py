@@ -125,6 +125,7 @@ def read_head(text: str) -> Head:
     """What the head of the page ``text`` says; a title may also be a heading at the beginning of its body."""
     end = _HEAD_END.search(text, 0, _HEAD_CHARACTERS)
     head = Head()
-    with suppress(AssertionError):  # html.parser gives up on `<![unknown[`: what was read so far stands
+    # html.parser gives up on `<![unknown[`, Python on &#9...; with 4,300 digits: what was read so far stands
+    with suppress(AssertionError, ValueError):
         head.feed(text[: (end.start() if end else 0) + _BODY_CHARACTERS])
     return head

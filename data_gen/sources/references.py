@@ -36,6 +36,7 @@ _SCRIPTS = (("script[src]", "src"),)
 _SETS = ("srcset", "data-srcset", "data-lazy-srcset", "imagesrcset")
 _CANDIDATE_URL = re.compile(r"[\s,]*(\S+)")
 _CANDIDATE_REST = re.compile(r"(?:[^,(]|\([^)]*(?:\)|$))*")
+_LONG_NUMBER = re.compile(r"[0-9]{4000,}")
 _IMAGE_SETS = ("image-set", "-webkit-image-set")
 
 
@@ -128,7 +129,11 @@ def css_urls(css: str) -> tuple[str, ...]:
         import tinycss2  # type: ignore[import-untyped]
     except ImportError as error:
         raise InputError("pages with stylesheets need tinycss2: pip install tilewright[fetch]") from error
-    return tuple(dict.fromkeys(_walk(tinycss2.parse_component_value_list(css, skip_comments=True))))
+    try:
+        tokens = tinycss2.parse_component_value_list(css, skip_comments=True)
+    except ValueError:  # of a number with more digits than Python reads (4,300)
+        tokens = tinycss2.parse_component_value_list(_LONG_NUMBER.sub("0", css), skip_comments=True)
+    return tuple(dict.fromkeys(_walk(tokens)))
 
 
 def _walk(tokens: list[Any]) -> Iterator[str]:

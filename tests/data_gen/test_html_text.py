@@ -85,4 +85,5 @@ def test_any_bytes_are_some_text(data: bytes, charset: str) -> None:
 
 def test_a_head_that_is_no_head() -> None:
     assert (read_head("<![foo bar[").title, read_head("").canonical) == ("", "")
+    assert read_head("<title>A</title><p title='&#" + "9" * 5000 + ";'>").title == "A"  # more digits than Python reads
     assert read_head("<h1>A</h1><title>B</title><title>C</title>").title == "B"

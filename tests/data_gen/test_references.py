@@ -66,6 +66,7 @@ def test_scripts_only_if_wanted() -> None:
         ("p { background: url(data:image/png;base64,AA) } @import '';", []),
         ("p { background: url(a.png", ["a.png"]),
         ("@import 'a.css", ["a.css"]),
+        ("p { width: " + "9" * 5000 + "px; background: url(a.png) }", ["a.png"]),  # more digits than Python reads
     ],
 )
 def test_css(css: str, wanted: list[str]) -> None:

@@ -44,6 +44,7 @@ def test_robots_of_pages_and_resources(
         (500, {}, b"", "robots_unreachable"),
         (429, {}, b"", "robots_unreachable"),
         (200, {}, b"User-agent: *\nCrawl-delay: 1e9", "crawl_delay_too_long"),
+        (200, {}, b"User-agent: *\nRequest-rate: 1/" + b"9" * 400, "crawl_delay_too_long"),
     ],
 )
 def test_robots_txt_by_its_answer(
