@@ -16,6 +16,7 @@ import mwparserfromhell
 from mwparserfromhell import nodes
 from mwparserfromhell.parser import ParserError
 
+from tilewright.configs.errors import UserError
 from tilewright.configs.items import ItemError
 from tilewright.data_gen.sources import infobox, templates
 from tilewright.data_gen.sources.tex import readable_tex
@@ -245,12 +246,14 @@ def _split_sections(text: str) -> list[tuple[int, str, str]]:
 def article_body(title: str, wikitext: str, base_url: str, timeout_s: float) -> tuple[str, Counter[str]]:
     """HTML of an article's body and the templates removed from it. Raises ItemError.
 
-    Reasons: the parser can't take the text apart, or pandoc fails, is too slow or doesn't write UTF-8.
+    Reasons: it can't be taken apart or read, or pandoc fails, is too slow or doesn't write UTF-8.
     """
     renderer = Wikitext(title, base_url)
     try:
         return _pandoc(tidy(renderer.render(wikitext)), timeout_s), renderer.removed
-    except (ParserError, RecursionError, UnicodeError) as error:
+    except UserError:
+        raise
+    except (ParserError, RecursionError, ArithmeticError, ValueError) as error:  # also of numbers without end
         raise ItemError(f"{title!r} can't be converted: {type(error).__name__}: {error}") from error
 
 

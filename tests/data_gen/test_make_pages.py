@@ -205,6 +205,13 @@ def test_a_page_that_the_parser_fails_on_is_counted(
     assert f"'B' can't be converted: {kind.__name__}: " in errors
 
 
+def test_numbers_without_end_fail_their_page(write_dump: Dump, tmp_path: Path) -> None:
+    dump = write_dump({"A": "a", "B": f"[[&#{'9' * 5000};|b]]", "C": f"{{{{birth date|{'9' * 5000}|1|1}}}} c"})
+    counts = run_stage(STAGE, dump_config(dump, tmp_path / "pages", max_error_share=1.0))["counts"]
+    assert (counts["pages"], counts["failed"]) == (2, 1)
+    assert "'B' can't be converted: ValueError" in (tmp_path / "pages" / "logs" / "errors.jsonl").read_text()
+
+
 def test_output_of_pandoc_that_is_no_utf8_fails_its_page(
     write_dump: Dump, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
