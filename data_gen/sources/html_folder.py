@@ -20,6 +20,7 @@ from tilewright.data_gen.sources.xhtml import XHTML_SUFFIX, html_of_xhtml
 from tilewright.data_gen.urls import canonical_url
 
 HTML_SUFFIXES = frozenset((".html", ".htm", XHTML_SUFFIX))
+MAX_FILE_BYTES = 64 << 20  # of a page or a file that it shows, as of a ZIM archive's entries
 NOWHERE = "https://pages.invalid/"  # the root of a folder without base_url; .invalid is no host (RFC 2606)
 
 
@@ -49,7 +50,7 @@ class HtmlFolder:
     def entries(self, skipped: Counter[str]) -> Iterator[Entry]:
         """One entry a file, in order of path. Raises InputError for a file without any URL."""
         for path in self._files():
-            text = decode_html(path.read_bytes())
+            text = decode_html(_read(path))
             if not text.strip():
                 skipped["empty_files"] += 1
                 continue
@@ -64,10 +65,12 @@ class HtmlFolder:
             for _ in self.entries(Counter()):
                 pass
         for url in sorted(wanted & self._paths.keys()):
-            yield url, _File(self._paths[url], self._paths[url].read_bytes())
+            yield url, _File(self._paths[url], _read(self._paths[url]))
 
     def convert(self, url: str, raw: _File) -> Document:
         """The file's text as UTF-8 (a BOM outranks its ``<meta>``), with the files of the folder that it asks for."""
+        if len(raw.data) > MAX_FILE_BYTES:
+            raise ItemError(f"{raw.path}: larger than {MAX_FILE_BYTES} bytes, which is the most that are read")
         text = decode_html(raw.data)
         if "\0" in text:
             raise ItemError(f"{raw.path}: holds NUL characters: not an HTML file")
@@ -99,7 +102,7 @@ class HtmlFolder:
         with suppress(OSError, RuntimeError):  # a name longer than files have, links in a ring, a file that is locked
             path = (self._folder / os.fsdecode(name)).resolve()
             inside = path.is_relative_to(self._folder.resolve()) and path.suffix.lower() not in HTML_SUFFIXES
-            if inside and path.is_file():
+            if inside and path.is_file() and path.stat().st_size <= MAX_FILE_BYTES:
                 media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
                 return Resource(url, media_type, path.read_bytes()), url
         return None
@@ -114,6 +117,12 @@ class HtmlFolder:
             with suppress(ValueError):  # a canonical link that is no web address says nothing
                 return canonical_url(candidate)
         raise InputError(f"{path}: wanted <link rel=canonical href=...> in the file, or base_url in the config")
+
+
+def _read(path: Path) -> bytes:
+    """The file's bytes; of one that is too large so many that it shows."""
+    with path.open("rb") as file:
+        return file.read(MAX_FILE_BYTES + 1)
 
 
 def _joined(base: str, href: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
-from tilewright.data_gen.sources.html_folder import HtmlFolder
+from tilewright.data_gen.sources.html_folder import MAX_FILE_BYTES, HtmlFolder
 from tilewright.data_gen.sources.source import Document
 
 BASE = "https://docs.example.com/"
@@ -113,6 +113,21 @@ def test_odd_characters_in_names_titles_and_links(tmp_path: Path) -> None:
         ("https://docs.example.com/d%01 e", "One two <b>"),
         ("https://docs.example.com/z%FF.html", "z\ufffd"),
     ]
+
+
+def test_files_that_are_too_large_are_named(tmp_path: Path) -> None:
+    with (tmp_path / "a.html").open("wb") as file:
+        file.write(b"<title>Large</title>")
+        file.truncate(MAX_FILE_BYTES + 1)
+    with pytest.raises(ItemError, match="larger than 67108864 bytes"):
+        convert(tmp_path, "a.html")
+    (tmp_path / "a.html").write_text("<img src=b.png><img src=c.png>")
+    for name, size in (("b.png", MAX_FILE_BYTES), ("c.png", MAX_FILE_BYTES + 1)):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(size)
+    document = convert(tmp_path, "a.html")
+    assert [resource.url.rpartition("/")[2] for resource in document.resources] == ["b.png"]
+    assert document.counts == {"resources_missing": 1}
 
 
 def test_binary_junk_is_an_item_error(tmp_path: Path) -> None:
