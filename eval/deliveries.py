@@ -73,8 +73,8 @@ class RenderedText:
 
 
 PAGES_OPEN, ITEMS_FOUND = 256, 4096  # of HTML lookup, in memory
-HTML_LOOKUP, HTML_CHUNK = "html_lookup", "html_chunk"
-HTML_SOURCES = (HTML_LOOKUP, HTML_CHUNK)  # items whose text is HTML
+HTML_LOOKUP, HTML_CHUNK, HTML_RAG = "html_lookup", "html_chunk", "html_rag"
+HTML_SOURCES = (HTML_LOOKUP, HTML_CHUNK, HTML_RAG)  # items whose text is HTML
 Changed = tuple[Item, str | None]  # what the reader is given, and a flag for the report
 
 

@@ -7,10 +7,12 @@ from typing import Literal
 
 from tilewright.configs.digests import canonical_json
 from tilewright.configs.items import ItemError
+from tilewright.eval.deliveries import HTML_RAG
 from tilewright.eval.evidence.html_rag import BLOCK_WORDS, pruned
 from tilewright.eval.evidence.html_tree import parse_html
 from tilewright.eval.evidence.rerankers import LexicalReranker
 from tilewright.eval.evidence.tessera import BudgetError
+from tilewright.eval.page_texts import Pages
 from tilewright.eval.parts import Cost, Delivered, Item, Question, Ranked
 from tilewright.eval.string_evidence import holds
 from tilewright.eval.tools import require_module
@@ -94,15 +96,15 @@ def html_rag(options: HtmlRag, workshop: Workshop) -> Replacing:
     documents = workshop.need_pages("html_rag")
 
     def place(question: Question, ranked: Ranked, stays: Sequence[Item], budget: int, cost: Cost) -> Sequence[Item]:
-        pages = list(dict.fromkeys(item.page_id for item in ranked[: options.anchors]))
-        trees = [parse_html(documents.html(page_id)) for page_id in pages]
+        pages = {item.page_id: None for item in ranked[: options.anchors]}
+        trees = {page_id: parse_html(html) for page_id in pages if (html := _html(documents, page_id)) is not None}
 
         def made(html: str) -> Item:
-            return Item("html_rag", pages[0], "html_rag", html)
+            return Item(HTML_RAG, next(iter(trees or pages)), HTML_RAG, html)
 
         text = pruned(
             question.query,
-            trees,
+            list(trees.values()),
             budget,
             lambda html: cost(made(html)),
             LexicalReranker(),
@@ -113,6 +115,14 @@ def html_rag(options: HtmlRag, workshop: Workshop) -> Replacing:
     return Replacing(f"html_rag/{canonical_json(options)}", place, options.displaced)
 
 
+def _html(documents: Pages, page_id: str) -> str | None:
+    """A page's document; None if it isn't there or is no HTML."""
+    try:
+        return documents.html(page_id)
+    except ItemError:
+        return None
+
+
 def neighbours(options: Neighbours, workshop: Workshop) -> Replacing:
     """Of any retriever whose items have places on their pages."""
 
@@ -120,7 +130,7 @@ def neighbours(options: Neighbours, workshop: Workshop) -> Replacing:
         taken = {item.item_id for item in stays}
         found: list[Item] = []
         for item in stays:
-            beside = [other for other in _of_page(ranked, item.page_id) if abs(other.position - item.position) == 1]
+            beside = [other for other in _of_page(ranked, item.page_id) if _beside(other, item)]
             for other in beside:
                 price = cost(other)
                 if other.item_id not in taken and price <= budget:
@@ -130,6 +140,11 @@ def neighbours(options: Neighbours, workshop: Workshop) -> Replacing:
         return found
 
     return Replacing("neighbours/1", place)
+
+
+def _beside(other: Item, item: Item) -> bool:
+    """Whether they are next to each other: a tile's neighbours are tiles, also where a hybrid finds chunks too."""
+    return other.source == item.source and abs(other.position - item.position) == 1
 
 
 def oracle_slot(options: OracleSlot, workshop: Workshop) -> Replacing:

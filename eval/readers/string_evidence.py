@@ -43,7 +43,7 @@ class StringReader:
             f"{self.title}: a stand-in for a reader. It knows the gold answers and gives one if it stands in what was"
             " delivered: a ceiling for readers, not the accuracy of one."
         )
-        self.identity = f"string_evidence/{options.pictures}/{options.tokenizer}/1"
+        self.identity = f"string_evidence/{options.pictures}/{options.tokenizer}/2"
         if options.pictures == "ocr":
             from tilewright.eval.ocr import require_tesseract
 

@@ -1,6 +1,7 @@
 """The other ways to fill the last slot: none costs more than its host, and each gives what it says."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.configs.items import ItemError
+from tilewright.eval.deliveries import HTML_SOURCES
 from tilewright.eval.evidence.remedies import (
     HtmlRag,
     Neighbours,
@@ -21,7 +23,9 @@ from tilewright.eval.evidence.remedies import (
     title_prefix,
 )
 from tilewright.eval.evidence.tessera import BudgetError
-from tilewright.eval.parts import Found, Item, Question, Ranked
+from tilewright.eval.parts import Asked, Found, Item, Prediction, Question, Ranked
+from tilewright.eval.readers.string_evidence import StringEvidence, StringReader
+from tilewright.eval.string_evidence import holds
 
 ITEMS = {
     f"{page}{n}": Item(f"{page}{n}", page, "text_chunk", f"chunk {page} {n} " + "word " * n, None, n, f"Title {page}")
@@ -57,6 +61,13 @@ class Workshop:
     def html(self, page_id: str) -> str:
         paragraphs = "".join(f"<p>chunk {page_id} {n} wrote" for n in range(6))
         return f"<title>{page_id}</title>{paragraphs}"
+
+
+class Counting:
+    """Counts words."""
+
+    def counter(self, name: str) -> Callable[[str], int]:
+        return lambda text: len(text.split())
 
 
 def cost(item: Item) -> int:
@@ -101,6 +112,32 @@ def test_html_rag_takes_the_last_slot_or_all() -> None:
         QUESTION, ranked("q5", "p5"), 2, cost
     )  # type: ignore[arg-type]
     assert [item.item_id for item in every.items] == ["html_rag"]
+
+
+def test_html_rag_reads_like_other_html_and_passes_over_pages_without() -> None:
+    """The tags of ``<td>4 wrote</td>`` are no part of its words; where no page is HTML the host's own items come."""
+
+    class Scanned(Workshop):
+        def html(self, page_id: str) -> str:
+            if page_id == "q":
+                raise ItemError("page q: its document is no HTML")
+            return "<title>p</title><table><tr><td>chunk</td><td>4 wrote</td></tr></table>"
+
+    made = html_rag(HtmlRag("html_rag"), Scanned())  # type: ignore[arg-type]
+    item = made.deliver(QUESTION, ranked("q5", "p5"), 2, cost).items[-1]
+    assert item.source in HTML_SOURCES and not holds(item.text, ["4 wrote"])
+    reader = StringReader(StringEvidence("string_evidence"), Counting())  # type: ignore[arg-type]
+    asked = Asked(Question("q", "chunk", ("4 wrote",)), (item,))
+    ((_, prediction),) = reader.answer([asked], Path())
+    assert isinstance(prediction, Prediction) and prediction.text == "4 wrote"
+    found = made.deliver(QUESTION, ranked("q5", "q4"), 2, cost)
+    assert [item.item_id for item in found.items] == ["q5", "q4"] and found.flags == ("html_rag_fallback",)
+
+
+def test_a_neighbour_is_of_the_same_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hybrid has tiles and chunks of one page, each with places of their own."""
+    monkeypatch.setitem(ITEMS, "t2", Item("t2", "p", "tile", "", None, 2))
+    assert delivered(neighbours, Neighbours("neighbours"), ["p1", "q5"], 2) == ["p1", "p0", "p2"]
 
 
 MAKES: list[tuple[Callable[..., Any], Any]] = [
