@@ -63,8 +63,8 @@ def _lines(units: Sequence[Unit]) -> Iterator[str]:
     for unit in units:
         here = (unit.page_id, unit.context)
         if here != place:
-            if unit.context:
-                yield CONTEXT_MARK + unit.context
+            if unit.context or place is not None:  # one without context stands under no other's
+                yield (CONTEXT_MARK + unit.context).rstrip()
             place, header = here, ("", ())
         if not unit.values:
             header = ("", ())

@@ -62,13 +62,14 @@ def rows_of_grid(grid: TableGrid, *, pairing: str = "grid") -> list[Row]:
 
 
 def place_of(nested: NestedGrid, outer: TableGrid) -> tuple[str, ...]:
-    """What a nested table stands in: the label above its cell and the labels of its row."""
-    row = next((row for row in outer.rows if row.row == nested.row), None)
+    """What a nested table stands in: the group of its row, the label above its cell and the labels of its row."""
+    row = outer.labelled.get(nested.row)
     column = nested.cell.column
     above = row.header[column] if row and 0 <= column < len(row.header) else ()
     labels = [_line(entry.text) for entry in row.labels if entry.cell is not nested.cell] if row else []
     cells = [_line(entry.text) for entry in row.cells if entry.cell is not nested.cell] if row and not labels else []
-    return (" > ".join(above), "; ".join(labels or cells[:1]), _line(nested.cell.text))
+    group = row.group if row else ()
+    return (*group, " > ".join(above), "; ".join(labels or cells[:1]), _line(nested.cell.text))
 
 
 def _line(text: str) -> str:

@@ -1,7 +1,7 @@
 """A table as a grid of slots with the labels that a reader sees for each cell: geometry as browsers lay it out."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,7 @@ class TableGrid:
     """A table's grid. ``rows``: the labelled data rows and notes; ``fallback``: rows over the budget have no labels.
 
     ``slots``: [height][width] cell or None. ``context_rows``: the title, group and header rows, with their use.
+    ``labelled``: {row: it with its labels}, also rows that hold nothing but tables.
     """
 
     node: Node
@@ -48,6 +49,7 @@ class TableGrid:
     context_rows: list[ContextRow]
     source: Sequence[TableRow]
     layout: Layout
+    labelled: Mapping[int, LabelledRow] = field(default_factory=dict)
     nested: list[NestedGrid] = field(default_factory=list)
 
     @property
@@ -145,6 +147,7 @@ def _one_grid(node: Node, options: GridOptions, *, alone: bool) -> TableGrid:
         labels.context_rows,
         source,
         layout,
+        {row.row: row for row in rows},
     )
 
 

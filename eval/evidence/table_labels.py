@@ -45,7 +45,7 @@ class LabelledRow:
 
 @dataclass
 class Labels:
-    """The labelled rows of a table; ``context_rows``: its titles, groups and headers."""
+    """The labelled rows of a table, also those of nothing but tables; ``context_rows``: its titles, groups, headers."""
 
     title: list[str] = field(default_factory=list)
     header_rows: list[int] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Labeller:
         self._last_normal = max((n for n, normal in enumerate(self._normal) if normal), default=-1)
         self._headers: list[int] = []  # of the block above
         self._header_is_open = self._started = False
-        self._paths: tuple[Path, ...] = ()
+        self._known_paths: tuple[Path, ...] | None = ()  # None: of a block that isn't read yet
         self._in_header: set[Cell] = set()
         self._group: ContextRow | None = None
         self._row_groups: dict[int, tuple[int, Cell]] = {}  # by column: row group, its th
@@ -131,17 +131,20 @@ class Labeller:
         return bold and all(cell.is_bold for cell in filled)
 
     def _is_title(self, number: int, cell: Cell) -> bool:
-        return cell.is_header and not self._started and not self.labels.title and number < self._last_normal
+        return self._heads(number, cell) and not self._started and not self.labels.title
+
+    def _heads(self, number: int, cell: Cell) -> bool:
+        """Whether it is a th that says something, with a normal row somewhere after."""
+        return cell.is_header and bool(cell.text) and number < self._last_normal
 
     def _is_group(self, number: int, cell: Cell) -> bool:
-        if cell.is_header:
-            return number < self._last_normal
+        if cell.is_header or not cell.text:
+            return self._heads(number, cell)
         if cell.is_bold:
             return True
         following = next((n for n in range(number + 1, len(self._own)) if self._full[n] or self._normal[n]), None)
         return (
             bool(self._headers)
-            and bool(cell.text)
             and len(cell.text) <= SHORT_GROUP_CHARS
             and following is not None
             and self._normal[following]
@@ -155,25 +158,33 @@ class Labeller:
         self.labels.header_rows.append(number)
         self._in_header.update(self._own[number])
         self._header_is_open = self._started = True
-        columns: list[list[str]] = [[] for _ in range(self._layout.width)]
-        for row in self._headers:
-            for start, stop, cell in self._layout.spans[row]:
-                if cell.text and cell in self._in_header:
-                    for column in range(start, stop):
-                        columns[column].append(cell.text.replace("\n", " "))
-        self._paths = tuple(tuple(text for text, _ in groupby(path)) for path in columns)
+        self._known_paths = None
+
+    @property
+    def _paths(self) -> tuple[Path, ...]:
+        """The label path of each column, once the block above is whole; () without one."""
+        if self._known_paths is None:
+            columns: list[list[str]] = [[] for _ in range(self._layout.width)]
+            for row in self._headers:
+                for start, stop, cell in self._layout.spans[row]:
+                    if cell.text and cell in self._in_header:
+                        for column in range(start, stop):
+                            columns[column].append(cell.text.replace("\n", " "))
+            self._known_paths = tuple(tuple(text for text, _ in groupby(path)) for path in columns)
+        return self._known_paths
 
     def _add_data(self, number: int) -> None:
         self._started = True
-        for cell in self._own[number]:
-            if cell.scope == "rowgroup":
-                self._row_groups[cell.column] = (self._source[number].group, cell)
+        grouping = [] if self._is_alone(number) else [c for c in self._own[number] if c.scope == "rowgroup"]
+        for cell in grouping:
+            self._row_groups[cell.column] = (self._source[number].group, cell)
+        heads = {cell for _, cell in self._row_groups.values()}
         spans = [
             (start, stop, cell)
             for start, stop, cell in self._layout.spans[number]
-            if cell not in self._in_header and cell.scope != "rowgroup"
+            if cell not in self._in_header and cell not in heads
         ]
-        pairs = self._pairs(spans)
+        pairs = {cell: key for cell, key in self._pairs(spans).items() if not self._named(cell)}
         entries = self._entries(spans)
         if pairs:
             entries = self._paired(entries, pairs)
@@ -183,6 +194,16 @@ class Labeller:
         labels = [entry for entry in labels if not (named and all(entry.cell in cells_ for cells_ in named))]
         kind = "key-value" if pairs or (not self._headers and labels and cells) else "data"
         self._add_row(number, kind, labels, cells)
+
+    def _is_alone(self, number: int) -> bool:
+        """Whether a row has a row group's th and nothing else, and no row comes that would show it as its group."""
+        shown = [cell for cell in self._own[number] if not cell.is_empty]
+        if any(cell.scope != "rowgroup" for cell in shown):
+            return False
+        rows = range(number + 1, min(self._source[number].group_end, len(self._own)))
+        following = next((n for n in rows if self._normal[n] and not self._is_header(n)), None)
+        columns = {cell.column for cell in shown}
+        return following is None or any(c.scope == "rowgroup" and c.column in columns for c in self._own[following])
 
     def _paired(self, entries: Sequence[Entry], pairs: Mapping[Cell, Cell]) -> list[Entry]:
         """Each td under what is above it, then its own th; a th whose td is empty stays, as a label."""
@@ -223,13 +244,14 @@ class Labeller:
         return [other for name in names if (other := self._ids.get(name)) is not None and other is not cell]
 
     def _add_row(self, number: int, kind: str, labels: Sequence[Entry], cells: Sequence[Entry]) -> None:
-        if not labels and not cells:
+        is_shown = bool(labels or cells)
+        if not is_shown and not any(cell.tables for cell in self._own[number]):
             return
         group = [self._group.text] if self._group else []
         here = self._source[number].group
         group += [cell.text for of, cell in self._row_groups.values() if of == here and cell.text]
         for context in (self._title, self._group, *(self._header_contexts if kind != "note" else ())):
-            if context is not None:
+            if context is not None and is_shown:
                 context.used = True
         header = () if kind == "note" else self._paths
         row = LabelledRow(

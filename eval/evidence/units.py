@@ -7,7 +7,7 @@ from tilewright.eval.evidence.html_tree import PARSER
 from tilewright.eval.evidence.long_units import MAX_UNIT_TOKENS
 from tilewright.eval.evidence.table_grid import GridOptions
 
-BUILDER = f"tessera units 1, {PARSER}"
+BUILDER = f"tessera units 2, {PARSER}"
 BLOCK, ROW = "block", "row"
 Pairing = Literal["grid", "dom"]
 

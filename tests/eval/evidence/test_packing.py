@@ -29,6 +29,14 @@ def test_context_and_header_lines_stand_once() -> None:
     )
 
 
+def test_a_unit_without_context_stands_under_no_other_page() -> None:
+    bare = Unit("q:0", "q", BLOCK, 0, (), "", (), "Its own page has no title.")
+    assert render([unit("p", 1, "x"), bare, unit("r", 1, "y")]) == (
+        "# p > S\nx\n#\nIts own page has no title.\n# r > S\ny"
+    )
+    assert render([bare, bare]) == f"{bare.body}\n{bare.body}"
+
+
 def test_what_does_not_fit_is_passed_over() -> None:
     units = [unit("p", 5, "long " * 20), unit("p", 3, "two words"), unit("p", 9, "three more words", "T")]
     block = pack(units, 10, words)

@@ -50,7 +50,8 @@ def test_spans_are_read_as_the_standard_says(value: str, colspan: int, rowspan: 
 
 def cell_rows() -> st.SearchStrategy[list[Row]]:
     spans = st.sampled_from([1, 1, 1, 2, 3, 0, 9])
-    cells = st.tuples(st.sampled_from(["td", "td", "th"]), spans, spans, st.sampled_from(["", "a", "b", "long text"]))
+    tags = st.sampled_from(["td", "td", "td", "th", "th", "th scope=rowgroup"])
+    cells = st.tuples(tags, spans, spans, st.sampled_from(["", "a", "b", "long text"]))
     return st.lists(st.tuples(st.booleans(), st.lists(cells, max_size=5)), min_size=1, max_size=7)
 
 
@@ -187,6 +188,39 @@ def test_row_groups_and_later_headers() -> None:
     assert [row.group for row in rows] == [("Europe",), ("Europe",), (), ()]
     assert [entry.labels for entry in rows[1].cells] == [(("P",),), (("N",),)]
     assert [entry.labels for entry in rows[3].cells] == [(("X",),), (("Y",),), (("Z",),)]
+
+
+def test_the_th_of_a_row_group_without_rows_is_not_lost() -> None:
+    html = "<table><tr><th>C<th>P<tbody><tr><th scope=rowgroup>Asia<td><tbody><tr><th scope=rowgroup>Europe<td>"
+    rows = build_grid(html + "<tr><td>a<td>1</table>").rows
+    assert [(row.group, [e.text for e in row.labels], [e.text for e in row.cells]) for row in rows] == [
+        ((), ["Asia"], []),
+        (("Europe",), [], ["a", "1"]),
+    ]
+
+
+def test_the_headers_attribute_beats_the_key_before_a_cell() -> None:
+    html = "<table><tr><th id=x>A<th>B<th>C<th>D<tr><th>k<td headers=x>1<th>l<td>2</table>"
+    row = build_grid(html).rows[0]
+    assert [(entry.text, entry.labels) for entry in row.cells] == [("1", (("A",),)), ("2", (("D", "l"),))]
+    assert [entry.text for entry in row.labels] == ["k"]
+
+
+def test_a_full_width_th_that_holds_a_table_alone_names_nothing() -> None:
+    inner = "<table><tr><td><b>bold</b><td><b>too</b></table>"
+    for tag in ("th", "td"):
+        grid = build_grid(f"<table><tr><th>A<th>B<tr><{tag} colspan=2>{inner}<tr><td>1<td>2</table>")
+        assert not grid.title and [row.group for row in grid.rows] == [()]
+    assert build_grid(f"<table><tr><th colspan=2>{inner}<tr><td>1<td>2</table>").title == []
+
+
+def test_many_header_rows_cost_little() -> None:
+    """Each row of th adds to the labels of the block; they are put together once, when a row needs them."""
+    html = "<table>" + ("<tr>" + "<th>a" * 60) * 600 + "</table>"
+    table = next(node for node in parse_html(html).root.walk() if node.tag == "table")
+    started = time.process_time()
+    assert len(build_grid(table).header_rows) == 600
+    assert time.process_time() - started < 1
 
 
 def test_groups_of_td_and_notes() -> None:

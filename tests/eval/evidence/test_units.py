@@ -80,9 +80,19 @@ def test_rows_carry_captions_groups_and_what_tables_stand_in() -> None:
     )
     assert texts(html) == [
         "T > Title row > North\nClub: Roma | Record: League:",
-        "T > Title row > Record > Roma > League:\nSeason: 2001 | Pts: 75",
+        "T > Title row > North > Record > Roma > League:\nSeason: 2001 | Pts: 75",
         "T\nlaid",
         "T\nout",
+    ]
+
+
+def test_a_table_in_a_cell_without_text_keeps_what_the_cell_stands_under() -> None:
+    inner = "<table><tr><th>Season<th>Pts<tr><td>2001<td>75</table>"
+    row = f"<tr><td><td>{inner}<tr><td>Lazio<td>none"
+    html = f"<h1>T</h1><table><tr><th>Club<th>Record<tr><th colspan=2>North{row}</table>"
+    assert texts(html) == [
+        "T > North\nClub: Lazio | Record: none",
+        "T > North > Record\nSeason: 2001 | Pts: 75",
     ]
 
 
