@@ -90,16 +90,18 @@ class TesseraDelivery:
             return None
 
     def deliver(self, question: Question, ranked: Sequence[Item], k: int, cost: Cost) -> Delivered:
-        """Flags: ``tessera_fallback: reason`` where the host's own items come instead. Raises ItemError.
+        """Flags: ``tessera_fallback: reason`` where the host's own items come. Raises ItemError as the host does.
 
-        So it does where OCR of one of the ``anchors`` failed, though the reader may get fewer.
+        Of the ``anchors`` that the reader doesn't get only the pages count, unless they compete with units (joint).
         """
         wanted = max(k, self._options.options.anchors)
-        given = [self._host.item(item.compressed(self._options.compression)) for item in ranked[:wanted]]
-        items = {item.item_id: item for item in given}
-        priced = k if self._options.options.place != "joint" else wanted
+        given = wanted if self._options.options.place == "joint" else k
+        items = {
+            item.item_id: self._host.item(item.compressed(self._options.compression)) if number < given else item
+            for number, item in enumerate(ranked[:wanted])
+        }
         rows = [
-            RankedItem(item.item_id, item.page_id, cost(item) if number < priced else 0, item.text)
+            RankedItem(item.item_id, item.page_id, cost(item) if number < given else 0, item.text)
             for number, item in enumerate(items.values())
         ]
         layer = EvidenceLayer(self._units, self._reranker, lambda text: cost(_block(text)), self._options.options)

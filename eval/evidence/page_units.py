@@ -41,7 +41,8 @@ class PageUnits:
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        index = UnitIndex.of(self._read(key) or self._build(page_id, *found, key))
+        stored = self._read(key)
+        index = UnitIndex.of(self._build(page_id, *found, key) if stored is None else stored)
         self._kept[key] = index
         if len(self._kept) > MEMORY_PAGES:
             self._kept.popitem(last=False)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tilewright.eval.bm25 import tokens as words_of
 from tilewright.eval.evidence.packing import NO_BLOCK, Block, CountTokens, pack
 from tilewright.eval.evidence.page_units import PageSource, PageUnits
 from tilewright.eval.evidence.prefilter import UnitIndex, prefilter
@@ -110,7 +111,8 @@ class EvidenceLayer:
         scored = self._scored(query, pages, kept)
         names = tuple(unit.unit_id for unit, _ in scored)
         if self.options.place == "joint":
-            kept, budget, scored = self._joint(query, ranked, host_tokens, scored)
+            items = ranked[: max(k, self.options.anchors)]
+            kept, budget, scored = self._joint(query, items, host_tokens, scored)
         order = self._with_siblings([unit for unit, _ in scored], pages)
         ranks = {page.units[0].page_id: rank for rank, page in enumerate(pages) if page.units}
         block = pack(order, budget, self._count, page_ranks=ranks, grouped=self.options.grouped)
@@ -130,24 +132,24 @@ class EvidenceLayer:
         if options.place == "added":
             return host, options.nominal_tokens
         stays = max(0, len(host) - options.displaced)
-        displaced = sum(item.tokens for item in host[stays:])
-        return host[:stays], displaced if options.budget == "displaced" else options.nominal_tokens * options.displaced
+        if options.budget == "nominal":
+            return host[:stays], options.nominal_tokens * (len(host) - stays)
+        return host[:stays], sum(item.tokens for item in host[stays:])
 
     def _scored(self, query: str, pages: Sequence[UnitIndex], kept: Sequence[RankedItem]) -> list[tuple[Unit, float]]:
         """The candidates by the reranker's score, ties as the prefilter has them."""
         found = prefilter(query, pages, self.options.candidates)
         if self.options.dedup:
-            given = " ".join(" ".join(item.text.split()) for item in kept)
-            found = [unit for unit in found if " ".join(unit.body.split()) not in given]
+            given = [_words(item.text) for item in kept]
+            found = [unit for unit in found if not _stands_in(unit, given)]
         scores = self._reranker.score(query, [unit.completed_text for unit in found]) if found else []
         order = sorted(range(len(found)), key=lambda index: -scores[index])
         return [(found[index], scores[index]) for index in order]
 
     def _joint(
-        self, query: str, ranked: Sequence[RankedItem], host_tokens: int, scored: list[tuple[Unit, float]]
+        self, query: str, items: Sequence[RankedItem], host_tokens: int, scored: list[tuple[Unit, float]]
     ) -> tuple[tuple[RankedItem, ...], int, list[tuple[Unit, float]]]:
         """(items, tokens left, units): both walked by score until the host's tokens are used."""
-        items = list(ranked[: self.options.anchors])
         scores = self._reranker.score(query, [item.text for item in items])
         left, chosen, taken = host_tokens, [], []
         everything = [(score, 0, index) for index, score in enumerate(scores)]
@@ -180,6 +182,17 @@ class EvidenceLayer:
                 if other.table_id == unit.table_id and other.kind == ROW:
                     order.setdefault(other.unit_id, other)
         return list(order.values())
+
+
+def _stands_in(unit: Unit, texts: Sequence[str]) -> bool:
+    """Whether one of ``texts`` (see ``_words``) has a unit's words in their order; of a row those of its cells."""
+    own = _words(" ".join((*unit.labels, *unit.cells)) or unit.body)
+    return bool(own.strip()) and any(own in text for text in texts)
+
+
+def _words(text: str) -> str:
+    """The words of ``text``, a blank around each."""
+    return f" {' '.join(words_of(text))} "
 
 
 def deliver(query: str, ranked: Sequence[RankedItem], k: int, *, layer: EvidenceLayer) -> ReaderContext:

@@ -201,7 +201,8 @@ def test_an_agent_searches_with_it(world: Any, tmp_path: Path, host: str) -> Non
 
 def test_a_host_of_ocr_gives_what_was_read(world: Any, tmp_path: Path) -> None:
     workshop = workshop_of(world, tmp_path)
-    workshop.once("ocr", lambda: (workshop.dom_texts, {}))  # as if tesseract had read each letter
+    errors: dict[str, str] = {}
+    workshop.once("ocr", lambda: (workshop.dom_texts, errors))  # as if tesseract had read each letter
     deliveries: dict[str, Any] = {"ocr": OcrText("ocr"), "tessera": Tessera("tessera", pictures="ocr")}
     registry = Registry(workshop, {}, deliveries, {"string": StringEvidence("string_evidence")})
     retriever, real = registry.retriever("bm25"), registry.reader("string").cost
@@ -213,6 +214,8 @@ def test_a_host_of_ocr_gives_what_was_read(world: Any, tmp_path: Path) -> None:
         return 60 if item.source == "ocr" else real(item)
 
     host, given = (registry.delivery(name).deliver(question, ranked, 3, cost).items for name in deliveries)
+    errors |= {item.item_id: "broken" for item in ranked[3:]}  # the reader gets none of these
+    assert len(errors) > 0 and registry.delivery("tessera").deliver(question, ranked, 3, cost).items == given
     assert given[:-1] == host[:-1] and {item.source for item in host} == {"ocr"} and given[-1].source == "tessera"
     assert sum(map(cost, given)) <= sum(map(cost, host)) and all(item.picture is None for item in given)
     identities = {

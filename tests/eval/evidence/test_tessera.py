@@ -113,6 +113,8 @@ def test_ablations() -> None:
     assert 40 < nominal.block.tokens <= 200
     added = layer(TesseraOptions(place="added", nominal_tokens=30)).apply(query, ITEMS, 3)
     assert added.items == tuple(ITEMS[:3]) and 0 < added.block.tokens <= 30
+    most = TesseraOptions(budget="nominal", nominal_tokens=20, displaced=9)
+    assert layer(most).apply(query, ITEMS, 3).budget == 60, "three items are displaced, not nine"
     only = layer(TesseraOptions(displaced=9)).apply(query, ITEMS, 3)
     assert only.items == () and only.block.tokens > nominal.block.tokens / 2
     near = layer(TesseraOptions(siblings=1)).apply("Song 7", ITEMS, 3)
@@ -124,8 +126,26 @@ def test_ablations() -> None:
     kept = [ITEMS[3], ITEMS[0]]
     assert "The band played." in layer().apply("band played", kept, 2).block.text
     assert "The band played." not in layer(TesseraOptions(dedup=True)).apply("band played", kept, 2).block.text
+    told = dataclasses.replace(ITEMS[0], text="| 1,907 | x |\n| 1907 | Song 7 | 3 |\n| 1907 | Song 7 | 0 |")
+    given = [
+        layer(TesseraOptions(dedup=dedup)).apply("Song 7", [told, *ITEMS[1:]], 3).block.text for dedup in (False, True)
+    ]
+    assert ["1907 | Song 7" in text for text in given] == [True, False] and given[1]
     loose = layer(TesseraOptions(grouped=False)).apply(query, ITEMS, 3)
     assert len(loose.block.units) < len(layer().apply(query, ITEMS, 3).block.units)
+
+
+def test_joint_ranking_keeps_items_beyond_the_anchors_where_the_reader_gets_more() -> None:
+    items = [RankedItem(f"i{n}", "river", 20, "Ister" if n == 3 else "unlike") for n in range(4)]
+    made = layer(TesseraOptions(place="joint", anchors=2)).apply("Ister", items, 4)
+    assert items[3] in made.items
+
+
+def test_a_page_without_units_is_stored_too(tmp_path: Path) -> None:
+    assert PageUnits(Pages(), UnitOptions(), tmp_path).of("empty") is not None
+    again = PageUnits(Pages(), UnitOptions(), tmp_path)
+    found = again.of("empty")
+    assert found is not None and not found.units and again.built == 0
 
 
 def test_units_are_built_once_for_each_state_of_a_page(tmp_path: Path) -> None:
