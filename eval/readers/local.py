@@ -57,11 +57,11 @@ class CheckpointReader:
         return digest if adapter is None else f"{digest}/{digest_input(adapter)}"
 
     def cost(self, item: Item) -> int:
-        """Visual tokens of its picture, or tokens of its text."""
+        """Visual tokens of its picture, or tokens of its text with what marks it as one."""
         reader = self._reader()
         if item.picture is not None:
             return policy_tokens(*item.picture.shown_px, reader.policy)
-        return len(reader.prompt.answer(item.text)) - 1
+        return len(reader.prompt.answer(f"\n{_marked(item)}")) - 1
 
     def answer(self, asked: Sequence[Asked], out: Path) -> Iterator[tuple[Asked, Prediction | ItemError]]:
         """Batch after batch."""
@@ -102,8 +102,12 @@ class CheckpointReader:
 def _as_question(asked: Asked) -> tuple[str, list[Image.Image]]:
     """The words and the pictures, as they are delivered."""
     images = [item.picture.shown() for item in asked.items if item.picture is not None]
-    texts = [f"Text: {item.text}" for item in asked.items if item.picture is None]
+    texts = [_marked(item) for item in asked.items if item.picture is None]
     return "\n".join([asked.question.query, *asked.question.options, *texts]), images
+
+
+def _marked(item: Item) -> str:
+    return f"Text: {item.text}"
 
 
 def local_reader(options: LocalReader, workshop: Workshop) -> CheckpointReader:

@@ -10,11 +10,15 @@ import torch
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen.records import EvalRecord, QAPair, ReaderExample, read_jsonl, write_jsonl
+from tilewright.data_gen.tile_store import TileStore
+from tilewright.eval.cache import Cache
 from tilewright.eval.checkpoints import Checkpoint, folders_of
 from tilewright.eval.evaluate_reader import STAGE, Config
-from tilewright.eval.readers.local import LocalReader
+from tilewright.eval.parts import Asked, Item, Prediction, Question
+from tilewright.eval.questions import Pool
+from tilewright.eval.readers.local import LocalReader, local_reader
 from tilewright.eval.retrievers.tiles import CheckpointTiles
-from tilewright.eval.workshop import OcrConfig
+from tilewright.eval.workshop import OcrConfig, Workshop
 from tilewright.train.adapters import LoraGroup, add_adapters, trainable
 from tilewright.train.reader import load_reader, save_reader, save_reader_adapter
 
@@ -74,6 +78,40 @@ def test_base_and_adapter_answer_as_the_merged_checkpoint_and_in_batches_as_alon
     }
     assert said["alone"] == said["adapted"] == said["merged"]
     assert said["adapted"] != said["base"] and len({answer[0] for answer in said["adapted"]}) > 1
+
+
+def test_a_text_costs_what_it_adds_to_the_prompt(world: Any, checkpoints: dict[str, Checkpoint]) -> None:
+    """With what marks it as a text: one that costs what a tile costs makes the prompt no longer in the tile's place."""
+    store = TileStore.open(world.paths["tiles"])
+    workshop = Workshop(
+        store=store,
+        rendered=store,
+        pool=Pool.of(store),
+        questions=(),
+        pages=None,
+        checkpoints={},
+        readers=checkpoints,
+        ocr=OcrConfig("eng", 1.0, 60.0, 1),
+        cache=Cache(world.root / "local_cache"),
+        out=world.root,
+    )
+    reader = local_reader(LocalReader("local", "base", max_new_tokens=1), workshop)
+    tiles = [workshop.tile_item(name) for name in store.tile_ids[:2]]
+    budget = reader.cost(tiles[1])
+    texts = [
+        Item("b", "p", "tessera", "Founded | 1701\n" * times + "a b" * rest)
+        for times in range(90)
+        for rest in (0, 1, 2)
+    ]
+    text = max((item for item in texts if reader.cost(item) <= budget), key=reader.cost)
+    assert reader.cost(text) > budget - 10
+    lengths = []
+    for last in (tiles[1], text):
+        ((_, said),) = reader.answer([Asked(Question("q", "When?", ("1701",)), (tiles[0], last))], world.root)
+        assert isinstance(said, Prediction)
+        lengths.append(said.input_tokens)
+    assert lengths[1] <= lengths[0]
+    assert said.retrieved_text_tokens == reader.cost(text)
 
 
 def test_an_adapter_is_an_input_and_of_readers_alone(checkpoints: dict[str, Checkpoint], world: Any) -> None:
