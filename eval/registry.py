@@ -10,10 +10,12 @@ from tilewright.eval.agent.reader import agent_reader
 from tilewright.eval.deliveries import AsIs, Compressed, DomText, HtmlChunks, HtmlLookup, OcrText, RenderedText
 from tilewright.eval.evidence.delivery import Tessera, tessera
 from tilewright.eval.evidence.remedies import (
+    HtmlLookupWithin,
     HtmlRag,
     Neighbours,
     OracleSlot,
     TitlePrefix,
+    html_lookup_within,
     html_rag,
     neighbours,
     oracle_slot,
@@ -41,7 +43,7 @@ from tilewright.eval.workshop import Workshop
 RetrieverOptions = (
     Bm25Tiles | OcrTiles | TextChunks | DomChunks | TileDomTexts | SpireSeeds | Hybrid | NoRetrieval | Oracle
 )
-Evidence = Tessera | HtmlRag | Neighbours | TitlePrefix | OracleSlot | SpireViews
+Evidence = Tessera | HtmlRag | Neighbours | TitlePrefix | HtmlLookupWithin | OracleSlot | SpireViews
 DeliveryOptions = AsIs | Compressed | DomText | OcrText | RenderedText | HtmlLookup | HtmlChunks | Evidence
 ReaderOptions = LocalReader | ChatReader | NanoReaderOptions | OcrReader | StringEvidence | Agent
 
@@ -75,6 +77,7 @@ _DELIVERIES: dict[type, Callable[[Any, Workshop], Delivery]] = {
     HtmlRag: html_rag,
     Neighbours: neighbours,
     TitlePrefix: title_prefix,
+    HtmlLookupWithin: html_lookup_within,
     OracleSlot: oracle_slot,
     SpireViews: spire_views,
 }

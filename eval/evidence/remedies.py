@@ -1,4 +1,4 @@
-"""Baselines beside Tessera at no more tokens than their host: HtmlRAG, neighbours, title prefix, two diagnostics."""
+"""Baselines beside Tessera at no more tokens than their host: HtmlRAG, neighbours, titles, HTML, diagnostics."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from typing import Literal
 
 from tilewright.configs.digests import canonical_json
 from tilewright.configs.items import ItemError
-from tilewright.eval.deliveries import HTML_RAG
+from tilewright.eval.deliveries import HTML_RAG, Delivery, HtmlLookup, html_lookup
 from tilewright.eval.evidence.html_rag import BLOCK_WORDS, pruned
 from tilewright.eval.evidence.html_tree import parse_html
 from tilewright.eval.evidence.rerankers import LexicalReranker
@@ -47,6 +47,13 @@ class TitlePrefix:
     """Each text under its page's title, cut at its end so that it costs no more than before; pictures as they are."""
 
     kind: Literal["title_prefix"]
+
+
+@dataclass(frozen=True)
+class HtmlLookupWithin:
+    """``html_lookup`` at the host's budget: of the HTML that each text was taken from as much as costs what it did."""
+
+    kind: Literal["html_lookup_within"]
 
 
 @dataclass(frozen=True)
@@ -193,15 +200,7 @@ class Prefixed:
     def _prefixed(self, item: Item, cost: Cost) -> Item:
         if item.picture is not None or not item.title:
             return item
-        words, budget = item.text.split(" "), cost(item)
-        low, high = 0, len(words)  # the most words with which it fits
-        while low < high:
-            middle = (low + high + 1) // 2
-            if cost(_under_title(item, words[:middle])) <= budget:
-                low = middle
-            else:
-                high = middle - 1
-        return _under_title(item, words[:low]) if low else item
+        return _cut(item, f"{item.title}\n", item.text, cost(item), cost) or item
 
 
 def title_prefix(options: TitlePrefix, workshop: Workshop) -> Prefixed:
@@ -209,5 +208,35 @@ def title_prefix(options: TitlePrefix, workshop: Workshop) -> Prefixed:
     return Prefixed()
 
 
-def _under_title(item: Item, words: Sequence[str]) -> Item:
-    return replace(item, text=f"{item.title}\n{' '.join(words)}")
+class LookedUp:
+    """HTML of the page in place of its text, cut at its end."""
+
+    def __init__(self, lookup: Delivery) -> None:
+        self.identity, self._lookup = f"{lookup.identity}/within", lookup
+
+    def deliver(self, question: Question, ranked: Sequence[Item], k: int, cost: Cost) -> Delivered:
+        """The first ``k``, none dearer than it was; one of which nothing fits stays as it is, flagged."""
+        host = list(ranked[:k])
+        found = self._lookup.deliver(question, host, k, cost)
+        cut = [_cut(new, "", new.text, cost(old), cost) for old, new in zip(host, found.items, strict=True)]
+        given = [new or old for old, new in zip(host, cut, strict=True)]
+        no_dearer(host, given, cost)
+        return Delivered(tuple(given), (*found.flags, *["html_lookup_fallback"] * cut.count(None)))
+
+
+def html_lookup_within(options: HtmlLookupWithin, workshop: Workshop) -> LookedUp:
+    """Raises as ``html_lookup``."""
+    return LookedUp(html_lookup(HtmlLookup("html_lookup"), workshop))
+
+
+def _cut(item: Item, head: str, text: str, budget: int, cost: Cost) -> Item | None:
+    """``item`` as ``head`` and the first words of ``text``, as many as cost at most ``budget``; None if none fits."""
+    words = text.split(" ")
+    low, high = 0, len(words)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if cost(replace(item, text=head + " ".join(words[:middle]))) <= budget:
+            low = middle
+        else:
+            high = middle - 1
+    return replace(item, text=head + " ".join(words[:low])) if low else None

@@ -9,13 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.configs.items import ItemError
-from tilewright.eval.deliveries import HTML_SOURCES
+from tilewright.eval import deliveries as delivering
+from tilewright.eval.deliveries import HTML_SOURCES, HtmlLookup
 from tilewright.eval.evidence.remedies import (
+    HtmlLookupWithin,
     HtmlRag,
     Neighbours,
     OracleSlot,
     Replacing,
     TitlePrefix,
+    html_lookup_within,
     html_rag,
     neighbours,
     no_dearer,
@@ -61,6 +64,13 @@ class Workshop:
     def html(self, page_id: str) -> str:
         paragraphs = "".join(f"<p>chunk {page_id} {n} wrote" for n in range(6))
         return f"<title>{page_id}</title>{paragraphs}"
+
+
+class Looked(Workshop):
+    """Its paragraphs are long."""
+
+    def html(self, page_id: str) -> str:
+        return "".join(f"<p>{ITEMS[f'{page_id}{n}'].text}and much more besides</p>" for n in range(6))
 
 
 class Counting:
@@ -140,12 +150,25 @@ def test_a_neighbour_is_of_the_same_kind(monkeypatch: pytest.MonkeyPatch) -> Non
     assert delivered(neighbours, Neighbours("neighbours"), ["p1", "q5"], 2) == ["p1", "p0", "p2"]
 
 
+def test_html_looked_up_is_cut_to_what_the_text_cost() -> None:
+    """Its tags and what stands between its first and last line cost words of the end."""
+    names = ["p4", "p0"]
+    whole = delivering.html_lookup(HtmlLookup("html_lookup"), Looked())  # type: ignore[arg-type]
+    made = html_lookup_within(HtmlLookupWithin("html_lookup_within"), Looked())  # type: ignore[arg-type]
+    dear, cut = (one.deliver(QUESTION, ranked(*names), 2, cost).items for one in (whole, made))
+    assert cost(dear[0]) > cost(ITEMS["p4"]) == cost(cut[0]) and dear[0].text.startswith(cut[0].text)
+    assert cut[0].source == "html_lookup" and cost(cut[1]) <= cost(ITEMS["p0"])
+    nothing = made.deliver(QUESTION, ranked("p4"), 1, lambda item: 1 + 99 * (item.source == "html_lookup"))
+    assert nothing.items == (ITEMS["p4"],) and nothing.flags == ("html_lookup_fallback",)
+
+
 MAKES: list[tuple[Callable[..., Any], Any]] = [
     (neighbours, Neighbours("neighbours")),
     (oracle_slot, OracleSlot("oracle_slot")),
     (oracle_slot, OracleSlot("oracle_slot", evidence=False)),
     (title_prefix, TitlePrefix("title_prefix")),
     (html_rag, HtmlRag("html_rag", block_words=5)),
+    (html_lookup_within, HtmlLookupWithin("html_lookup_within")),
 ]
 
 
@@ -154,7 +177,7 @@ MAKES: list[tuple[Callable[..., Any], Any]] = [
 def test_none_costs_more_than_its_host(make: tuple[Callable[..., Any], Any], names: list[str], k: int) -> None:
     found = make[0](make[1], Workshop()).deliver(QUESTION, ranked(*names), k, cost)
     assert sum(map(cost, found.items)) <= sum(cost(ITEMS[name]) for name in names[:k])
-    if make[0] is not title_prefix:
+    if make[0] not in (title_prefix, html_lookup_within):
         stays = max(0, min(k, len(names)) - 1)
         assert [item.item_id for item in found.items[:stays]] == names[:k][:stays]
 
