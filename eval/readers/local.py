@@ -49,7 +49,7 @@ class CheckpointReader:
         prompt = self._reader().prompt.sha256
         options = self._options
         together = "" if options.batch_size == 1 else f"/batch {options.batch_size}"
-        return digest_text(f"local/{weights}/{prompt}/{options.max_new_tokens}/{self._workshop.precision}/1{together}")
+        return digest_text(f"local/{weights}/{prompt}/{options.max_new_tokens}/{self._workshop.precision}/2{together}")
 
     def _weights(self) -> str:
         adapter = self._checkpoint.adapter
