@@ -19,7 +19,7 @@ pytestmark = pytest.mark.browser
 
 def launch(browsers: Any) -> Any:
     """The system's Chromium if there is one, else Playwright's."""
-    names = ("chromium", "chromium-browser", "google-chrome")
+    names = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome")
     system = next((path for name in names if (path := shutil.which(name))), None)
     return browsers.chromium.launch(args=["--no-sandbox"], executable_path=system)
 

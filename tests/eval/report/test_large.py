@@ -38,7 +38,7 @@ def test_5000_questions_open_in_two_seconds(large: Path) -> None:
     """The quickest of three loads, and of three changes of a filter."""
     assert large.stat().st_size < 30_000_000
     playwright = pytest.importorskip("playwright.sync_api")
-    names = ("chromium", "chromium-browser", "google-chrome")
+    names = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome")
     system = next((path for name in names if (path := shutil.which(name))), None)
     opened, filtered = [], []
     with playwright.sync_playwright() as browsers:

@@ -68,7 +68,7 @@ def test_fragments_are_encoded_and_replace_the_old_one(page: Document) -> None:
 def test_a_browser_goes_to_the_cited_words(page: Document, tmp_path: Path) -> None:
     playwright = pytest.importorskip("playwright.sync_api")
     (tmp_path / "page.html").write_text(f"<!doctype html><meta charset=utf-8>{PAGE}")
-    names = ("chromium", "chromium-browser", "google-chrome")
+    names = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome")
     system = next((path for name in names if (path := shutil.which(name))), None)
     places: list[Any] = []
     with playwright.sync_playwright() as browsers:
