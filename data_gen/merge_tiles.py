@@ -8,6 +8,7 @@ from tilewright.configs.stage import Counts, Inputs, Stage, input_path, main
 from tilewright.data_gen.splits import pages_of_split
 from tilewright.data_gen.store.merge import write_merged
 from tilewright.data_gen.tile_store import TileStore
+from tilewright.data_gen.tiles import page_of
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def merge_tiles(config: Config, inputs: Inputs, out: Path) -> Counts:
     tiles = write_merged(config.tiles, out, only=only)
     if not tiles:
         raise InputError(f"{list(map(str, config.tiles))}: no tile of the pages of {list(config.splits)}: other pages?")
-    pages = {page_id for page_id, _ in TileStore.open(out).page_slices()}
+    pages = set(map(page_of, TileStore.open(out).tile_ids))
     without = {} if only is None else {"pages_without_tiles": len(only - pages)}
     return {"tiles": tiles, "pages": len(pages), "folders": len(config.tiles)} | without
 

@@ -98,7 +98,7 @@ class PagePool:
             except TimeoutError:
                 return ItemError(f"{page.url}: took more than page_timeout_s = {self._settings.page_timeout_s} s")
             except ODD as error:
-                return ItemError(f"{page.url}: can't be made into tiles ({error!r})")
+                return _odd(page, error)
             except RuntimeError as error:
                 reason = f"{page.url}: {str(error).splitlines()[0]} ({attempt} attempts)"
         return ItemError(reason)
@@ -115,15 +115,20 @@ class PagePool:
             tiles = write_tiles(self._path(page), drawn.tiles)
         except ItemError as error:
             return error
-        except UserError:  # what is missing here, such as an extra, isn't the page's fault
-            raise
         except ODD as error:
-            return ItemError(f"{page.url}: can't be made into tiles ({error!r})")
+            return _odd(page, error)
         facts = facts_of(drawn.width_px, drawn.height_px, len(drawn.boxes), tiles)
         return facts | {"requests_refused": 0, "chromium": ""}
 
     def _path(self, page: Page) -> Path:
         return working_file(self._work, page.page_id, "arrow")
+
+
+def _odd(page: Page, error: Exception) -> ItemError:
+    """One of ODD as the page's failure. What is missing here, such as an extra, isn't its fault: that is raised."""
+    if isinstance(error, UserError):
+        raise error
+    return ItemError(f"{page.url}: can't be made into tiles ({error!r})")
 
 
 def is_html(page: Page) -> bool:

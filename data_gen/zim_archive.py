@@ -9,9 +9,9 @@ from urllib.parse import quote, unquote
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
+from tilewright.data_gen.sources.source import MAX_FILE_BYTES
 from tilewright.data_gen.sources.xhtml import XHTML_TYPE
 
-MAX_ENTRY_BYTES = 64 << 20  # of a page or a file that it shows
 MAX_REDIRECTS = 50
 HTML_TYPES = frozenset(("text/html", XHTML_TYPE))
 _ARTICLES = "A/"  # of the old scheme, where - holds layout, I images, U, V, W, X what readers need
@@ -37,9 +37,9 @@ class ZimItem:
         return self.media_type in HTML_TYPES
 
     def read(self) -> bytes:
-        """Its content. Raises ItemError if it can't be decompressed or is larger than MAX_ENTRY_BYTES."""
-        if self.size_bytes > MAX_ENTRY_BYTES:
-            raise ItemError(f"{self.path}: {self.size_bytes} bytes, at most {MAX_ENTRY_BYTES} are read")
+        """Its content. Raises ItemError if it can't be decompressed or is larger than MAX_FILE_BYTES."""
+        if self.size_bytes > MAX_FILE_BYTES:
+            raise ItemError(f"{self.path}: {self.size_bytes} bytes, at most {MAX_FILE_BYTES} are read")
         try:
             return bytes(self._item.content)
         except _BROKEN as error:

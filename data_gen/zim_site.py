@@ -8,7 +8,7 @@ from tilewright.configs.items import ItemError
 from tilewright.data_gen.records import Page
 from tilewright.data_gen.sources.html_text import decode_html
 from tilewright.data_gen.sources.source import Resource
-from tilewright.data_gen.sources.xhtml import XHTML_TYPE, html_of_xhtml
+from tilewright.data_gen.sources.xhtml import as_html
 from tilewright.data_gen.zim_archive import ZimArchive
 
 
@@ -32,9 +32,7 @@ class ZimSite:
         data = item.read()
         if page.content_sha256 and hashlib.sha256(data).hexdigest() != page.content_sha256:
             raise ItemError(f"{archive.path}: {item.path} isn't what make_pages read: run make_pages again")
-        text = decode_html(data)
-        if item.media_type == XHTML_TYPE:
-            text = html_of_xhtml(text)
+        text = as_html(decode_html(data), item.media_type)
         return f"\ufeff{text}".encode("utf-8", "replace")  # a BOM outranks any <meta charset>
 
     def resource(self, page: Page, url: str) -> Resource | None:

@@ -18,7 +18,7 @@ from tilewright.data_gen.fetch.url_list import Target, by_turns
 from tilewright.data_gen.records import from_json, to_json
 from tilewright.data_gen.sources.html_text import decode_html
 from tilewright.data_gen.sources.references import MAX_CSS_DEPTH, css_references, decode_css, html_references
-from tilewright.data_gen.sources.xhtml import XHTML_TYPE, html_of_xhtml
+from tilewright.data_gen.sources.xhtml import XHTML_TYPE, as_html
 from tilewright.data_gen.urls import canonical_url
 
 HTML_TYPES = ("text/html", XHTML_TYPE)
@@ -171,8 +171,7 @@ class Crawler:
         """Keep the bytes; (their digest, what they ask for: one more than is fetched shows that there is more)."""
         references: list[str] = []
         if kind == _PAGE:
-            text = decode_html(answer.body, answer.charset)
-            text = html_of_xhtml(text) if answer.media_type == XHTML_TYPE else text
+            text = as_html(decode_html(answer.body, answer.charset), answer.media_type)
             references = html_references(text, answer.final_url)
         elif answer.media_type == "text/css":
             references = css_references(decode_css(answer.body), answer.final_url)

@@ -14,13 +14,12 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
 from tilewright.data_gen.sources.html_text import Head, decode_html, read_head
 from tilewright.data_gen.sources.references import collect, html_references
-from tilewright.data_gen.sources.source import Document, Entry, Resource, one_line
+from tilewright.data_gen.sources.source import MAX_FILE_BYTES, Document, Entry, Resource, one_line
 from tilewright.data_gen.sources.web_address import web_address
 from tilewright.data_gen.sources.xhtml import XHTML_SUFFIX, html_of_xhtml
 from tilewright.data_gen.urls import canonical_url
 
 HTML_SUFFIXES = frozenset((".html", ".htm", XHTML_SUFFIX))
-MAX_FILE_BYTES = 64 << 20  # of a page or a file that it shows, as of a ZIM archive's entries
 NOWHERE = "https://pages.invalid/"  # the root of a folder without base_url; .invalid is no host (RFC 2606)
 
 

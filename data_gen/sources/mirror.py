@@ -12,7 +12,7 @@ from tilewright.data_gen.sources.html_text import decode_html, read_head
 from tilewright.data_gen.sources.references import collect, html_references
 from tilewright.data_gen.sources.source import Document, Entry, Resource, one_line
 from tilewright.data_gen.sources.web_address import web_address
-from tilewright.data_gen.sources.xhtml import XHTML_TYPE, html_of_xhtml
+from tilewright.data_gen.sources.xhtml import as_html
 from tilewright.data_gen.urls import canonical_url
 
 
@@ -56,11 +56,9 @@ class MirrorSource:
         body = self._mirror.body(raw)
         if body is None:
             raise ItemError(f"{raw.url}: its bytes in the mirror are gone or damaged")
-        text = decode_html(body, raw.charset)
+        text = as_html(decode_html(body, raw.charset), raw.media_type)
         if "\0" in text:
             raise ItemError(f"{raw.url}: holds NUL characters: not an HTML file")
-        if raw.media_type == XHTML_TYPE:
-            text = html_of_xhtml(text)
         counts: Counter[str] = Counter()
         return Document(
             data=f"\ufeff{text}".encode("utf-8", errors="replace"),

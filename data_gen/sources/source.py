@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from tilewright.data_gen.urls import page_id
 
+MAX_FILE_BYTES = 64 << 20  # of a page or a file that it shows, in folders and archives
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 

@@ -26,6 +26,11 @@ def html_of_xhtml(text: str) -> str:
     return html if re.search(r"<!doctype", html[:4096], re.IGNORECASE) else f"<!DOCTYPE html>{html}"
 
 
+def as_html(text: str, media_type: str) -> str:
+    """``text`` of a page for an HTML parser: XHTML as ``html_of_xhtml`` writes it, all else as it is."""
+    return html_of_xhtml(text) if media_type == XHTML_TYPE else text
+
+
 def _as_html(piece: re.Match[str]) -> str:
     if piece["text"] is not None:
         return escape(piece["text"], quote=False)

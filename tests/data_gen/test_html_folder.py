@@ -9,8 +9,8 @@ import pytest
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
-from tilewright.data_gen.sources.html_folder import MAX_FILE_BYTES, HtmlFolder
-from tilewright.data_gen.sources.source import Document
+from tilewright.data_gen.sources.html_folder import HtmlFolder
+from tilewright.data_gen.sources.source import MAX_FILE_BYTES, Document
 
 BASE = "https://docs.example.com/"
 

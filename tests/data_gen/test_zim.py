@@ -16,9 +16,10 @@ from tilewright.configs.items import ItemError
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen.make_pages import STAGE, Config
 from tilewright.data_gen.records import Page, read_jsonl
+from tilewright.data_gen.sources.source import MAX_FILE_BYTES
 from tilewright.data_gen.sources.zim import Zim
 from tilewright.data_gen.urls import page_id
-from tilewright.data_gen.zim_archive import MAX_ENTRY_BYTES, ZimArchive
+from tilewright.data_gen.zim_archive import ZimArchive
 from tilewright.data_gen.zim_site import ZimSite
 
 HTML = (
@@ -256,7 +257,7 @@ def test_damaged_content_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_page_above_the_limit_is_counted(tmp_path: Path) -> None:
-    huge = b"<p>" + b" " * MAX_ENTRY_BYTES + b"x"
+    huge = b"<p>" + b" " * MAX_FILE_BYTES + b"x"
     path = new_scheme(tmp_path / "huge.zim", {"Moss": ("text/html", b"<p>x", "M"), "Huge": ("text/html", huge, "H")})
     skipped: Counter[str] = Counter()
     assert [entry.place for entry in Zim(path, "https://example.com/").entries(skipped)] == ["Moss"]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from tests.eval.workshops import workshop_of
 
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen.records import EvalRecord, Page, read_jsonl, write_jsonl
@@ -123,13 +124,4 @@ def test_a_questions_picture_is_embedded_with_its_words(world: Any, tmp_path: Pa
 
 
 def small_workshop(world: Any, folder: Path) -> Workshop:
-    from tilewright.data_gen.tile_store import TileStore
-    from tilewright.eval.questions import Pool
-    from tilewright.eval.workshop import OcrConfig
-
-    store = TileStore.open(world.paths["tiles"])
-    return Workshop(
-        store=store, rendered=store, pool=Pool.of(store), questions=(), pages=None,
-        checkpoints=world.paths["checkpoints"], readers={}, ocr=OcrConfig("eng", 1.0, 30.0, 1),
-        cache=Cache(folder / "cache"), out=folder, device="cpu",
-    )  # fmt: skip
+    return workshop_of(world.paths["tiles"], folder, checkpoints=world.paths["checkpoints"], device="cpu")

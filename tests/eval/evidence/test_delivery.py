@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.eval.workshops import workshop_of
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.load import load
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen.records import EvalRecord, Page, read_jsonl, write_jsonl
-from tilewright.data_gen.tile_store import TileStore
 from tilewright.eval.agent.tool import RowTool
 from tilewright.eval.cache import Cache
 from tilewright.eval.deliveries import OcrText
@@ -26,12 +26,11 @@ from tilewright.eval.evidence.spire.rows import SpireSeeds
 from tilewright.eval.evidence.tessera import TesseraOptions
 from tilewright.eval.page_texts import Pages
 from tilewright.eval.parts import Delivered, Item, Question, Ranked
-from tilewright.eval.questions import Pool
 from tilewright.eval.readers.string_evidence import StringEvidence
 from tilewright.eval.registry import Registry
 from tilewright.eval.retrievers.texts import DomChunks, TextChunks
 from tilewright.eval.rows import RowSpec
-from tilewright.eval.workshop import OcrConfig, Workshop
+from tilewright.eval.workshop import Workshop
 
 ROOT = Path(__file__).parents[3]
 CONFIGS, README = ROOT / "configs" / "eval" / "evaluate", ROOT / "README.md"
@@ -162,27 +161,15 @@ def test_what_is_missing_is_named(world: Any, tmp_path: Path) -> None:
         Tessera("tessera", compression=0.5)
 
 
-def workshop_of(world: Any, folder: Path) -> Workshop:
-    store = TileStore.open(world.root / "tiles")
-    pool = Pool.of(store)
-    return Workshop(
-        store=store,
-        rendered=store,
-        pool=pool,
-        questions=(),
-        pages=Pages.open(world.root / "pages", pool.tiles_of),
-        checkpoints={},
-        readers={},
-        ocr=OcrConfig(language="eng", scale=1.0, processes=1, timeout_s=30.0),
-        cache=Cache(folder),
-        out=folder,
-    )
+def with_pages(world: Any, folder: Path) -> Workshop:
+    workshop = workshop_of(world.root / "tiles", folder, cache=Cache(folder))
+    return dataclasses.replace(workshop, pages=Pages.open(world.root / "pages", workshop.pool.tiles_of))
 
 
 def registry_of(world: Any, folder: Path, tessera: Tessera) -> Registry:
     texts = TextChunks("text_chunks", tokens=30)
     readers = {"string": StringEvidence("string_evidence")}
-    return Registry(workshop_of(world, folder), {"text": texts}, {"tessera": tessera}, readers)
+    return Registry(with_pages(world, folder), {"text": texts}, {"tessera": tessera}, readers)
 
 
 @pytest.mark.parametrize("host", ["text", "bm25"])
@@ -200,7 +187,7 @@ def test_an_agent_searches_with_it(world: Any, tmp_path: Path, host: str) -> Non
 
 
 def test_a_host_of_ocr_gives_what_was_read(world: Any, tmp_path: Path) -> None:
-    workshop = workshop_of(world, tmp_path)
+    workshop = with_pages(world, tmp_path)
     errors: dict[str, str] = {}
     workshop.once("ocr", lambda: (workshop.dom_texts, errors))  # as if tesseract had read each letter
     deliveries: dict[str, Any] = {"ocr": OcrText("ocr"), "tessera": Tessera("tessera", pictures="ocr")}
@@ -226,7 +213,7 @@ def test_a_host_of_ocr_gives_what_was_read(world: Any, tmp_path: Path) -> None:
 
 
 def test_tiles_texts_sentences_and_blocks_are_of_the_same_pages(world: Any, tmp_path: Path) -> None:
-    workshop = workshop_of(world, tmp_path)
+    workshop = with_pages(world, tmp_path)
     retrievers: dict[str, Any] = {
         "text": TextChunks("text_chunks"),
         "dom": DomChunks("dom_chunks"),
@@ -278,7 +265,7 @@ def test_extraction_in_recall_mode_keeps_more(tmp_path: Path) -> None:
 
 
 def test_marks_cost_what_words_do(world: Any, tmp_path: Path) -> None:
-    workshop = workshop_of(world, tmp_path)
+    workshop = with_pages(world, tmp_path)
     assert workshop.counter("words")("# A > B\nx | 1,5") == 5
     assert workshop.counter("words_and_marks")("# A > B\nx | 1,5") == 9
     with pytest.raises(InputError, match="tokenizer: wanted 'words', 'words_and_marks' or a checkpoint"):

@@ -6,19 +6,18 @@ from typing import Any
 
 import pytest
 import torch
+from tests.eval.workshops import workshop_of
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen.records import EvalRecord, QAPair, ReaderExample, read_jsonl, write_jsonl
-from tilewright.data_gen.tile_store import TileStore
 from tilewright.eval.cache import Cache
 from tilewright.eval.checkpoints import Checkpoint, folders_of
 from tilewright.eval.evaluate_reader import STAGE, Config
 from tilewright.eval.parts import Asked, Item, Prediction, Question
-from tilewright.eval.questions import Pool
 from tilewright.eval.readers.local import LocalReader, local_reader
 from tilewright.eval.retrievers.tiles import CheckpointTiles
-from tilewright.eval.workshop import OcrConfig, Workshop
+from tilewright.eval.workshop import OcrConfig
 from tilewright.train.adapters import LoraGroup, add_adapters, trainable
 from tilewright.train.reader import load_reader, save_reader, save_reader_adapter
 
@@ -82,21 +81,10 @@ def test_base_and_adapter_answer_as_the_merged_checkpoint_and_in_batches_as_alon
 
 def test_a_text_costs_what_it_adds_to_the_prompt(world: Any, checkpoints: dict[str, Checkpoint]) -> None:
     """With what marks it as a text: one that costs what a tile costs makes the prompt no longer in the tile's place."""
-    store = TileStore.open(world.paths["tiles"])
-    workshop = Workshop(
-        store=store,
-        rendered=store,
-        pool=Pool.of(store),
-        questions=(),
-        pages=None,
-        checkpoints={},
-        readers=checkpoints,
-        ocr=OcrConfig("eng", 1.0, 60.0, 1),
-        cache=Cache(world.root / "local_cache"),
-        out=world.root,
-    )
+    cache = Cache(world.root / "local_cache")
+    workshop = workshop_of(world.paths["tiles"], world.root, readers=checkpoints, cache=cache)
     reader = local_reader(LocalReader("local", "base", max_new_tokens=1), workshop)
-    tiles = [workshop.tile_item(name) for name in store.tile_ids[:2]]
+    tiles = [workshop.tile_item(name) for name in workshop.store.tile_ids[:2]]
     budget = reader.cost(tiles[1])
     texts = [
         Item("b", "p", "tessera", "Founded | 1701\n" * times + "a b" * rest)

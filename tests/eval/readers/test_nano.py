@@ -7,20 +7,18 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
+from tests.eval.workshops import workshop_of
 
 from tilewright.configs.digests import output_digests
 from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
 from tilewright.configs.stage import read_manifest, run_stage
 from tilewright.data_gen.records import EvalRecord, QAPair, ReaderExample, read_jsonl, write_jsonl
-from tilewright.data_gen.tile_store import TileStore
-from tilewright.eval.cache import Cache
 from tilewright.eval.checkpoints import Checkpoint
 from tilewright.eval.evaluate_reader import STAGE, Config
 from tilewright.eval.parts import Asked, Item, Picture, Prediction, Question
-from tilewright.eval.questions import Pool
 from tilewright.eval.readers.nano import NanoReaderOptions, nano_reader
-from tilewright.eval.workshop import OcrConfig, Workshop
+from tilewright.eval.workshop import OcrConfig
 from tilewright.train import make_nano, train_nano_reader
 from tilewright.train.adapters import LoraGroup
 from tilewright.train.nano_reader_checkpoint import load_scorer
@@ -193,7 +191,8 @@ def test_texts_and_broken_pictures_are_errors_of_their_question(world: Any, trai
     def broken() -> Image.Image:
         raise InputError("not a picture")
 
-    workshop = _workshop(world, trained, tmp_path)
+    base = Checkpoint("base", trained / "base/checkpoint")
+    workshop = workshop_of(world.paths["tiles"], tmp_path, readers={"base": base})
     reader = nano_reader(NanoReaderOptions("nano", "base"), workshop)
     question = Question("q", "When was Oslo founded?", ("1700",))
     white = Picture("ab", (320, 64), lambda: Image.new("RGB", (320, 64), "white"))
@@ -218,19 +217,3 @@ def test_texts_and_broken_pictures_are_errors_of_their_question(world: Any, trai
     adapted = dataclasses.replace(workshop.readers["base"], adapter=tmp_path)
     with pytest.raises(InputError, match="base: adapter: wanted none"):
         nano_reader(NanoReaderOptions("nano", "base"), dataclasses.replace(workshop, readers={"base": adapted}))
-
-
-def _workshop(world: Any, trained: Path, folder: Path) -> Workshop:
-    store = TileStore.open(world.paths["tiles"])
-    return Workshop(
-        store=store,
-        rendered=store,
-        pool=Pool.of(store),
-        questions=(),
-        pages=None,
-        checkpoints={},
-        readers={"base": Checkpoint("base", trained / "base/checkpoint")},
-        ocr=OcrConfig("eng", 1.0, 60.0, 1),
-        cache=Cache(folder / "cache"),
-        out=folder,
-    )

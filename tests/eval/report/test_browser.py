@@ -1,12 +1,12 @@
 """The report in a real browser: nothing leaves it, markup in data stays text, tables sort, filters and keys work."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.browsers import launch
 
 from tilewright.eval.report.data import as_script
 
@@ -15,13 +15,6 @@ SAID = ("stand-ins", "random weights", "Recall@10", "MRR@12", "chance", "0.953",
 SAID += ("Embedder trained", "Reader trained", "Failure modes", "Infobox displacement", "Latency")
 
 pytestmark = pytest.mark.browser
-
-
-def launch(browsers: Any) -> Any:
-    """The system's Chromium if there is one, else Playwright's."""
-    names = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome")
-    system = next((path for name in names if (path := shutil.which(name))), None)
-    return browsers.chromium.launch(args=["--no-sandbox"], executable_path=system)
 
 
 @pytest.fixture(scope="module")

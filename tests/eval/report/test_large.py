@@ -1,12 +1,12 @@
 """A report of 5,000 questions: its size, and how soon a browser shows it."""
 
 import dataclasses
-import shutil
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.browsers import launch
 
 from tilewright.configs.stage import run_stage
 from tilewright.data_gen.records import QAPair, read_jsonl, write_jsonl
@@ -38,11 +38,9 @@ def test_5000_questions_open_in_two_seconds(large: Path) -> None:
     """The quickest of three loads, and of three changes of a filter."""
     assert large.stat().st_size < 30_000_000
     playwright = pytest.importorskip("playwright.sync_api")
-    names = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome")
-    system = next((path for name in names if (path := shutil.which(name))), None)
     opened, filtered = [], []
     with playwright.sync_playwright() as browsers:
-        browser = browsers.chromium.launch(args=["--no-sandbox"], executable_path=system)
+        browser = launch(browsers)
         for _ in range(3):
             page = browser.new_page()
             started = time.perf_counter()

@@ -1,10 +1,10 @@
 """Citations lead back: paths to the very text, a link that a browser follows to it, boxes where a tile shows it."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.browsers import launch
 
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import Tile, Word
@@ -68,11 +68,9 @@ def test_fragments_are_encoded_and_replace_the_old_one(page: Document) -> None:
 def test_a_browser_goes_to_the_cited_words(page: Document, tmp_path: Path) -> None:
     playwright = pytest.importorskip("playwright.sync_api")
     (tmp_path / "page.html").write_text(f"<!doctype html><meta charset=utf-8>{PAGE}")
-    names = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome")
-    system = next((path for name in names if (path := shutil.which(name))), None)
     places: list[Any] = []
     with playwright.sync_playwright() as browsers:
-        browser = browsers.chromium.launch(args=["--no-sandbox"], executable_path=system)
+        browser = launch(browsers)
         for seed in page.seeds:
             shown = browser.new_page(viewport={"width": 800, "height": 600})
             shown.goto(fragment_url(page, seed, (tmp_path / "page.html").as_uri()))
