@@ -1,6 +1,7 @@
 """Cross-encoders as rerankers, through transformers: sequence classifiers, and Qwen3-Reranker's yes against no."""
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import torch
 
 from tilewright.configs.errors import InputError
+from tilewright.eval.evidence.rerankers import RerankError
 
 INSTRUCTION = "Given a search query, retrieve relevant candidates that answer the query."
 _PREFIX = (
@@ -61,7 +63,7 @@ class CrossEncoder:
 
     @torch.inference_mode()
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """One score a text; equal alone and in a batch."""
+        """One score a text; equal alone and in a batch. Raises RerankError if the model gives one that is no number."""
         encoded = [self._pair(query, text) if self._classifies else self._prompt(query, text) for text in texts]
         scores = [0.0] * len(texts)
         order = sorted(range(len(texts)), key=lambda index: len(encoded[index]["input_ids"]))
@@ -69,6 +71,8 @@ class CrossEncoder:
             chosen = order[start : start + self._batch]
             for index, score in zip(chosen, self._forward([encoded[index] for index in chosen]), strict=True):
                 scores[index] = score
+        if any(map(math.isnan, scores)):
+            raise RerankError(f"{self.name}: {sum(map(math.isnan, scores))} of {len(scores)} scores are no numbers")
         return scores
 
     def _forward(self, rows: Sequence[dict[str, list[int]]]) -> list[float]:

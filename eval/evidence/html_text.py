@@ -15,6 +15,7 @@ BLOCKS = frozenset({
     "section", "summary", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "ul",
 })
 # fmt: on
+MAX_LABEL_CHARS = 300  # of what is repeated as context or label of other texts
 _BOLD = re.compile(r"font-weight\s*:\s*(?:bold|[6-9]00)", re.IGNORECASE)
 _HIDING = re.compile(r"(?:^|[;\s])display\s*:\s*none", re.IGNORECASE)
 BREAK, _SPACE, _END_OF_PRE = "\0", "\1", "\0\0"  # the parser lets no NUL through; a page's own \1 shows nothing
@@ -96,6 +97,14 @@ def lines_of(pieces: list[str]) -> str:
         return " ".join(text.split())
     lines = [" ".join(line.split()).replace(_SPACE, " ").rstrip() for line in text.split(BREAK)]
     return "\n".join(line for line in lines if line)
+
+
+def as_label(text: str) -> str:
+    """``text`` in one line, as it stands above other texts: cut to MAX_LABEL_CHARS, at a space if there is one."""
+    if len(text) <= MAX_LABEL_CHARS:
+        return text.replace("\n", " ")
+    start = text[: MAX_LABEL_CHARS - 1].replace("\n", " ")
+    return (start[: start.rfind(" ")] if " " in start else start) + "…"
 
 
 def is_bold(node: Node) -> bool:

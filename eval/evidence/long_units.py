@@ -1,8 +1,11 @@
-"""A long unit in parts: cut at sentence ends, a row between its cells, preformatted text between its lines."""
+"""A long unit in parts: cut at sentence ends, a row between its cells, preformatted text between its lines.
+
+Each part of a row has the row's labels, each part of a cell those of its column.
+"""
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 MAX_UNIT_TOKENS = 300
 _PIECE = re.compile(r"\w+|[^\w\s]")
@@ -14,21 +17,53 @@ def rough_tokens(text: str) -> int:
     return len(_PIECE.findall(text))
 
 
-def cut(body: str, separator: str, max_tokens: int = MAX_UNIT_TOKENS) -> list[str]:
+def is_long(text: str, max_tokens: int) -> bool:
+    """Whether ``text`` has more than ``max_tokens`` rough tokens."""
+    return len(text) > max_tokens and rough_tokens(text) > max_tokens
+
+
+def cut(body: str, max_tokens: int = MAX_UNIT_TOKENS) -> list[str]:
     """``body`` in parts of at most ``max_tokens`` rough tokens; nothing is lost but the space at the cuts.
 
-    ``separator`` "": cut at sentence ends and lines; else at it first. What is longer still is cut between words.
+    It is cut at sentence ends and lines; what is longer still, between words.
     """
-    if len(body) <= max_tokens or rough_tokens(body) <= max_tokens:
+    if not is_long(body, max_tokens):
         return [body]
-    pieces: list[tuple[str, str]] = []  # (text, what joins it to the one before)
-    for field in body.split(separator) if separator else [body]:
-        start = separator
-        for sentence in _sentences(field):
-            for words in _words(sentence, max_tokens):
-                pieces.append((start, words))
-                start = " "
-    return list(_packed(pieces, max_tokens))
+    return list(_packed(_pieces(body, max_tokens), max_tokens))
+
+
+def cut_row(labels: str, fields: Sequence[tuple[str, str]], separator: str, max_tokens: int) -> list[str]:
+    """A row in parts of at most ``max_tokens`` rough tokens; ``fields``: (column label, text) of its cells.
+
+    Each part starts with ``labels``, and each part of a text with its column's, where they leave room for it.
+    """
+    start = labels + separator if labels else ""
+    if rough_tokens(start) > max_tokens // 2:
+        start, fields = "", [("", labels), *fields]
+    room = max_tokens - rough_tokens(start)
+    parts: list[str] = []
+    size, last = 0, -1
+    for number, (label, text) in enumerate(fields):
+        name = f"{label}: " if label else ""
+        if rough_tokens(name) > room // 2:
+            name, text = "", name + text
+        for piece in _pieces(text, room - rough_tokens(name)):
+            joint = " " if number == last else separator + name
+            tokens = rough_tokens(joint) + rough_tokens(piece)
+            if not parts or size + tokens > room:
+                parts.append(start + name + piece)
+                size = rough_tokens(name + piece)
+            else:
+                parts[-1] += joint + piece
+                size += tokens
+            last = number
+    return parts
+
+
+def _pieces(text: str, max_tokens: int) -> Iterator[str]:
+    """The sentences of ``text``, those that are too long in parts; no empty ones."""
+    for sentence in _sentences(text):
+        yield from filter(None, _words(sentence, max_tokens))
 
 
 def _sentences(text: str) -> Iterator[str]:
@@ -54,15 +89,15 @@ def _words(text: str, max_tokens: int) -> Iterator[str]:
     yield text[start:].strip()
 
 
-def _packed(pieces: Sequence[tuple[str, str]], max_tokens: int) -> Iterator[str]:
-    part, size = "", 0
-    for joint, text in pieces:
-        if not text:
-            continue
-        tokens = rough_tokens(joint) + rough_tokens(text)
+def _packed(pieces: Iterable[str], max_tokens: int) -> Iterator[str]:
+    part: list[str] = []
+    size = 0
+    for text in pieces:
+        tokens = rough_tokens(text)
         if part and size + tokens > max_tokens:
-            yield part
-            part, size = "", 0
-        part, size = (part + joint + text, size + tokens) if part else (text, tokens)
+            yield " ".join(part)
+            part, size = [], 0
+        part.append(text)
+        size += tokens
     if part:
-        yield part
+        yield " ".join(part)

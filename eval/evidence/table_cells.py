@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
-from tilewright.eval.evidence.html_text import is_bold, is_hidden, text_of
+from tilewright.eval.evidence.html_text import as_label, is_bold, is_hidden, text_of
 from tilewright.eval.evidence.html_tree import Node
 
 MAX_COLSPAN, MAX_ROWSPAN = 1000, 65534
@@ -31,6 +31,11 @@ class Cell:
     def is_header(self) -> bool:
         """Whether it is a th."""
         return self.node.tag == "th"
+
+    @property
+    def label(self) -> str:
+        """Its text as the label of other cells."""
+        return as_label(self.text)
 
     @property
     def is_empty(self) -> bool:

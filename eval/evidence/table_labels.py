@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from tilewright.eval.evidence.html_text import as_label
 from tilewright.eval.evidence.table_cells import Cell, TableRow
 from tilewright.eval.evidence.table_geometry import Layout, Span
 
@@ -169,7 +170,7 @@ class Labeller:
                 for start, stop, cell in self._layout.spans[row]:
                     if cell.text and cell in self._in_header:
                         for column in range(start, stop):
-                            columns[column].append(cell.text.replace("\n", " "))
+                            columns[column].append(cell.label)
             self._known_paths = tuple(tuple(text for text, _ in groupby(path)) for path in columns)
         return self._known_paths
 
@@ -211,7 +212,7 @@ class Labeller:
         made = [entry for entry in entries if entry.cell not in pairs and entry.cell not in shown]
         for entry in entries:
             if entry.cell in pairs:
-                key = pairs[entry.cell].text.replace("\n", " ")
+                key = pairs[entry.cell].label
                 above = [self._paths[column] if self._paths else () for column in entry.columns]
                 paths = dict.fromkeys((*path, *([key] if key else [])) for path in above)
                 made.append(Entry(entry.text, entry.columns, tuple(path for path in paths if path), entry.cell))
@@ -233,7 +234,7 @@ class Labeller:
         return [Entry(cell.text, tuple(own), self._labels_of(cell, own), cell) for cell, own in columns.items()]
 
     def _labels_of(self, cell: Cell, columns: Sequence[int]) -> tuple[Path, ...]:
-        named = tuple(other.text.replace("\n", " ") for other in self._named(cell) if other.text)
+        named = tuple(other.label for other in self._named(cell) if other.text)
         if named:
             return (named,)
         return tuple(self._paths[column] for column in columns if self._paths and self._paths[column])
@@ -247,17 +248,14 @@ class Labeller:
         is_shown = bool(labels or cells)
         if not is_shown and not any(cell.tables for cell in self._own[number]):
             return
-        group = [self._group.text] if self._group else []
+        group = [as_label(self._group.text)] if self._group else []
         here = self._source[number].group
-        group += [cell.text for of, cell in self._row_groups.values() if of == here and cell.text]
+        group += [cell.label for of, cell in self._row_groups.values() if of == here and cell.text]
         for context in (self._title, self._group, *(self._header_contexts if kind != "note" else ())):
             if context is not None and is_shown:
                 context.used = True
         header = () if kind == "note" else self._paths
-        row = LabelledRow(
-            number, kind, tuple(text.replace("\n", " ") for text in group), tuple(labels), tuple(cells), header
-        )
-        self.labels.rows.append(row)
+        self.labels.rows.append(LabelledRow(number, kind, tuple(group), tuple(labels), tuple(cells), header))
 
     def _context(self, number: int) -> ContextRow:
         text = " | ".join(cell.text.replace("\n", " ") for cell in self._own[number] if cell.text)

@@ -3,14 +3,25 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from tilewright.eval.evidence.html_text import BLOCKS, BREAK, gather, is_skipped, leaf, lines_of, text_of
+from tilewright.eval.evidence.html_text import (
+    BLOCKS,
+    BREAK,
+    MAX_LABEL_CHARS,
+    as_label,
+    gather,
+    is_skipped,
+    leaf,
+    lines_of,
+    text_of,
+)
 from tilewright.eval.evidence.html_tree import HtmlTree, Node
 from tilewright.eval.evidence.long_units import cut
-from tilewright.eval.evidence.row_units import CELL_SEPARATOR, Row, is_layout, place_of, rows_of_grid
+from tilewright.eval.evidence.row_units import Row, is_layout, place_of, rows_of_grid
 from tilewright.eval.evidence.table_grid import TableGrid, build_grid
 from tilewright.eval.evidence.units import BLOCK, ROW, Unit, UnitOptions
 
 CONTEXT_WORDS = 15  # of a list item or term, as context of what stands in it
+MAX_WITHIN = 8  # items and terms that a unit stands in, the innermost ones
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _LISTS = frozenset({"ul", "ol", "dl", "menu", "dir"})
 _DEFAULTS = UnitOptions()
@@ -74,7 +85,7 @@ _Stack = list[Node | _Block | _Placed]
 class _Builder:
     def __init__(self, page_id: str, title: str, options: UnitOptions) -> None:
         self._found: list[Unit] = []
-        self._page_id, self._title, self._options = page_id, title, options
+        self._page_id, self._title, self._options = page_id, as_label(title), options
         self._headings: list[tuple[int, str]] = []
         self._section: tuple[str, ...] = ()
         self._blocks: list[_Block] = []
@@ -107,22 +118,20 @@ class _Builder:
 
     @property
     def units(self) -> list[Unit]:
-        """What was gathered, long units cut, numbered."""
+        """What was gathered, long blocks cut, numbered."""
         made: list[Unit] = []
         for unit in self._found:
-            bodies = cut(unit.body, CELL_SEPARATOR if unit.kind == ROW else "", self._options.max_tokens)
+            bodies = [unit.body] if unit.kind == ROW else cut(unit.body, self._options.max_tokens)
             if len(bodies) == 1 and unit.pos == len(made):
                 made.append(unit)
                 continue
-            if len(bodies) > 1:
-                unit = replace(unit, header=(), values=())
             for body in bodies:
                 made.append(replace(unit, unit_id=f"{self._page_id}:{len(made)}", pos=len(made), body=body))
         return made
 
     def _read_block(self, node: Node, stack: _Stack) -> None:
         if node.tag in _HEADINGS:
-            self._add_heading(_HEADINGS[node.tag], text_of(node).replace("\n", " "))
+            self._add_heading(node, text_of(node))
         elif node.tag == "table" and not is_layout(node):
             self._read_table(build_grid(node, self._options.grid), stack)
         elif node.tag == "p" and not any(child.tag in BLOCKS for child in node.children):
@@ -164,11 +173,15 @@ class _Builder:
     def _is_reference_list(self, node: Node) -> bool:
         return node.tag == "ol" and not self._options.references and "references" in node.get("class").split()
 
-    def _add_heading(self, level: int, text: str) -> None:
+    def _add_heading(self, node: Node, text: str) -> None:
+        """``text`` becomes context; one too long for that is a unit too."""
+        level, label = _HEADINGS[node.tag], as_label(text)
         self._headings = [heading for heading in self._headings if heading[0] < level]
-        if text and not (level == 1 and text.casefold() == self._title.casefold()):
-            self._headings.append((level, text))
+        if label and not (level == 1 and label.casefold() == self._title.casefold()):
+            self._headings.append((level, label))
         self._section = tuple(heading for _, heading in self._headings)
+        if len(text) > MAX_LABEL_CHARS:
+            self._add_block(node, text)
 
     def _flush(self, node: Node | None = None) -> None:
         """Make a unit of the text gathered for ``node`` (None: the open block)."""
@@ -216,7 +229,6 @@ class _Builder:
         number = len(self._found)
         title, section = (self._title, self._section) if self._options.completed else ("", ())
         if not self._options.completed:
-            body = CELL_SEPARATOR.join((*row.labels, *row.cells)) if row else body
             within, caption, row = (), (), None
         place = (f"{self._page_id}:{number}", self._page_id, kind, number, node.path)
         unit = Unit(*place, title, section, body, within, table_id, caption, *(row.fields if row else ()))
@@ -227,7 +239,7 @@ class _Builder:
         for block in blocks:
             if block.node.tag == "dd" and block.lead == " ".join(block.definition.terms):
                 block.definition.shown = True
-        return tuple(block.lead for block in blocks if block.lead)
+        return tuple(block.lead for block in blocks if block.lead)[-MAX_WITHIN:]
 
     def _read_table(self, grid: TableGrid, stack: _Stack) -> None:
         """The units of a table and of those in its cells, whose context is the cell's labels."""
@@ -238,7 +250,7 @@ class _Builder:
             self._add_rows(table, within)
             inner = []
             for nested in table.nested:
-                place = (*within, table.caption or "", *table.title, *place_of(nested, table))
+                place = (*within, *map(as_label, (table.caption or "", *table.title)), *place_of(nested, table))
                 where = tuple(part for part in place if part)
                 if is_layout(nested.grid.node):
                     layouts.append(_Placed(nested.grid.node, " > ".join(where)))
@@ -249,14 +261,18 @@ class _Builder:
 
     def _add_rows(self, grid: TableGrid, within: tuple[str, ...]) -> None:
         table_id = f"{self._page_id}:" + ".".join(map(str, grid.node.path))
-        caption = tuple(text.replace("\n", " ") for text in (grid.caption, *grid.title) if text)
+        caption = tuple(as_label(text) for text in (grid.caption, *grid.title) if text)
         here = (*self._within(self._blocks), *within)
         if grid.caption:
             self._add(BLOCK, grid.node, grid.caption, here, table_id)
         for row in rows_of_grid(grid, pairing=self._options.pairing):
-            self._add(ROW, row.node, row.body, here, table_id, caption, row)
+            bodies = row.bodies(self._options.max_tokens, completed=self._options.completed)
+            if len(bodies) > 1:
+                row = replace(row, header=(), values=())
+            for body in bodies:
+                self._add(ROW, row.node, body, here, table_id, caption, row)
 
 
 def _lead(text: str) -> str:
     """The first line, at most CONTEXT_WORDS words."""
-    return " ".join(text.split("\n", 1)[0].split()[:CONTEXT_WORDS])
+    return as_label(" ".join(text.split("\n", 1)[0].split()[:CONTEXT_WORDS]))

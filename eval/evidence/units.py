@@ -7,7 +7,8 @@ from tilewright.eval.evidence.html_tree import PARSER
 from tilewright.eval.evidence.long_units import MAX_UNIT_TOKENS
 from tilewright.eval.evidence.table_grid import GridOptions
 
-BUILDER = f"tessera units 2, {PARSER}"
+BUILDER = f"tessera units 3, {PARSER}"
+MAX_CONTEXT_CHARS = 2_000
 BLOCK, ROW = "block", "row"
 Pairing = Literal["grid", "dom"]
 
@@ -54,9 +55,12 @@ class Unit:
 
     @property
     def context(self) -> str:
-        """Page title > section path > what it stands in > caption > group; each part once."""
+        """Page title > section path > what it stands in > caption > group; each part once, the middle cut if long."""
         parts = (self.title, *self.section, *self.within, *self.caption, *self.group)
-        return " > ".join(dict.fromkeys(part for part in parts if part))
+        line = " > ".join(dict.fromkeys(part for part in parts if part))
+        if len(line) > MAX_CONTEXT_CHARS:
+            return f"{line[: MAX_CONTEXT_CHARS // 2]} … {line[-MAX_CONTEXT_CHARS // 2 :]}"
+        return line
 
     @property
     def completed_text(self) -> str:

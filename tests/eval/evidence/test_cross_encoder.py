@@ -15,6 +15,7 @@ from transformers import (
 
 from tilewright.configs.errors import InputError
 from tilewright.eval.evidence.cross_encoder import CrossEncoder
+from tilewright.eval.evidence.rerankers import RerankError
 
 TEXTS = ["a river", "the sea is far from the river and the town", "yes", ""]
 WORDS = ["yes no a the river sea is far from and town Judge Document Query Instruct system user assistant think"] * 3
@@ -92,6 +93,16 @@ def test_text_cannot_end_the_turn_and_long_text_is_cut_before_the_end_of_the_pro
     end = encoder._tokenizer.convert_tokens_to_ids("<|im_end|>")
     assert [ids.count(end) for ids in ends] == [2, 2, 2]
     assert len(ends[2]) == 400 and all(ids[-len(encoder._suffix) :] == encoder._suffix for ids in ends)
+
+
+def test_scores_that_are_no_numbers_are_refused(tmp_path: Path, generator: Path) -> None:
+    model = Qwen3ForCausalLM.from_pretrained(generator)
+    with torch.no_grad():
+        model.lm_head.weight.fill_(float("nan"))
+    model.save_pretrained(tmp_path)
+    save_tokenizer(tmp_path)
+    with pytest.raises(RerankError, match="2 of 2 scores are no numbers"):
+        CrossEncoder(tmp_path).score("sea", TEXTS[:2])
 
 
 def test_other_folders_are_refused(tmp_path: Path, generator: Path) -> None:

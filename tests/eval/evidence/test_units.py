@@ -138,7 +138,7 @@ def test_long_units_are_cut_and_keep_their_context() -> None:
 @settings(max_examples=50)
 @given(st.text(alphabet="ab .!?A1\n|", max_size=400), st.integers(1, 20))
 def test_cutting_loses_nothing_but_spaces(text: str, most: int) -> None:
-    parts = cut(text, "", most)
+    parts = cut(text, most)
     assert "".join("".join(parts).split()) == "".join(text.split())
     assert all(rough_tokens(part) <= most for part in parts)
 
