@@ -5,7 +5,7 @@ removed first. The published pruner cuts its ranked list before it removes block
 removes from the low end. Its second step, a generative pruner, needs its authors' weights and isn't here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tilewright.eval.evidence.html_text import is_skipped
@@ -69,11 +69,11 @@ def blocks_of(root: Node, max_words: int = BLOCK_WORDS) -> list[HtmlBlock]:
     return found
 
 
-def render(root: Node, removed: set[Node]) -> str:
-    """The HTML of a cleaned tree without ``removed`` and what is empty then; cells of a row that stays stay too."""
+def render(root: Node) -> str:
+    """The HTML of a cleaned node."""
     filled: dict[Node, bool] = {}
     for node in reversed(list(root.walk())):
-        filled[node] = node not in removed and (bool(node.text) or any(filled[child] for child in node.children))
+        filled[node] = bool(node.text) or any(filled[child] for child in node.children)
     parts: list[str] = []
     stack: list[Node | str] = [root]
     while stack:
@@ -81,40 +81,73 @@ def render(root: Node, removed: set[Node]) -> str:
         if isinstance(item, str):
             parts.append(item)
         elif not item.tag:
-            parts.append(item.text.replace("&", "&amp;").replace("<", "&lt;") if filled[item] else "")
-        elif filled[item] or (item.tag in _KEPT_EMPTY and item is not root):
-            parts.append(f"<{item.tag}>")
-            if item.tag not in ("br", "hr"):
-                stack.append(f"</{item.tag}>")
-            stack.extend(reversed(item.children) if filled[item] else ())
+            parts.append(item.text.replace("&", "&amp;").replace("<", "&lt;"))
+        elif filled[item] or item.tag in _KEPT_EMPTY:
+            stack += _element(item, item.children if filled[item] else (), parts)
     return "".join(parts)
 
 
-def pruned(
-    query: str,
-    pages: Sequence[HtmlTree],
-    budget: int,
-    count_tokens: CountTokens,
-    reranker: Reranker,
-    *,
-    max_words: int = BLOCK_WORDS,
-) -> str:
-    """The HTML of ``pages``, of at most ``budget`` tokens; "" if not even its best block fits."""
-    roots = [cleaned(page) for page in pages]
-    blocks = [block for root in roots for block in blocks_of(root, max_words)]
-    scores = reranker.score(query, [block.text for block in blocks]) if blocks else []
-    worst_first = sorted(range(len(blocks)), key=lambda index: (scores[index], -index))
-    low, high = 0, len(blocks)  # how many are removed: the fewest with which it fits
-    while low < high:
-        middle = (low + high) // 2
-        if count_tokens(_joined(roots, blocks, worst_first[:middle])) <= budget:
-            high = middle
-        else:
-            low = middle + 1
-    text = _joined(roots, blocks, worst_first[:low])
-    return text if count_tokens(text) <= budget and low < len(blocks) else ""
+class CleanPage:
+    """A page cleaned and in blocks of at most ``max_words`` words, made once for all questions."""
+
+    def __init__(self, tree: HtmlTree, max_words: int = BLOCK_WORDS) -> None:
+        self.root = cleaned(tree)
+        self.blocks = blocks_of(self.root, max_words)
+        self._parents = {child: node for node in self.root.walk() for child in node.children}
+        self._rendered: dict[Node, str] = {}
+
+    def html(self, kept: Iterable[HtmlBlock]) -> str:
+        """The HTML of ``kept`` and of what they stand in, "" for none; cells of a row that stays stay too."""
+        whole = {block.node for block in kept}
+        filled = set(whole)
+        for node in whole:
+            above = self._parents.get(node)
+            while above is not None and above not in filled:
+                filled.add(above)
+                above = self._parents.get(above)
+        parts: list[str] = []
+        stack: list[Node | str] = [self.root] if whole else []
+        while stack:
+            item = stack.pop()
+            if isinstance(item, str):
+                parts.append(item)
+            elif item in whole:
+                parts.append(self._html_of(item))
+            elif item in filled or item.tag in _KEPT_EMPTY:
+                stack += _element(item, item.children if item in filled else (), parts)
+        return "".join(parts)
+
+    def _html_of(self, node: Node) -> str:
+        if node not in self._rendered:
+            self._rendered[node] = render(node)
+        return self._rendered[node]
 
 
-def _joined(roots: Sequence[Node], blocks: Sequence[HtmlBlock], removed: Sequence[int]) -> str:
-    gone = {blocks[index].node for index in removed}
-    return "\n".join(html for root in roots if (html := render(root, gone)))
+def pruned(query: str, pages: Sequence[CleanPage], budget: int, count_tokens: CountTokens, reranker: Reranker) -> str:
+    """The HTML of ``pages``, of at most ``budget`` tokens; "" if not even its best block fits.
+
+    As many of the best blocks as fit: their number is doubled until they don't, and then searched.
+    """
+    blocks = [(number, block) for number, page in enumerate(pages) for block in page.blocks]
+    scores = reranker.score(query, [block.text for _, block in blocks]) if blocks else []
+    best = [blocks[index] for index in sorted(range(len(blocks)), key=lambda index: (-scores[index], index))]
+
+    def html(count: int) -> str:
+        kept = [[block for number, block in best[:count] if number == page] for page in range(len(pages))]
+        return "\n".join(filter(None, (page.html(own) for page, own in zip(pages, kept, strict=True))))
+
+    fits, over = 0, 1
+    while over <= len(best) and count_tokens(html(over)) <= budget:
+        fits, over = over, 2 * over
+    over = min(over, len(best) + 1)
+    while over - fits > 1:
+        middle = (fits + over) // 2
+        fits, over = (middle, over) if count_tokens(html(middle)) <= budget else (fits, middle)
+    return html(fits)
+
+
+def _element(node: Node, children: Sequence[Node], parts: list[str]) -> list[Node | str]:
+    """Add the start tag to ``parts``; what comes next, last first."""
+    parts.append(f"<{node.tag}>")
+    end = () if node.tag in ("br", "hr") else (f"</{node.tag}>",)
+    return [*end, *reversed(children)]

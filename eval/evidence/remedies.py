@@ -3,12 +3,13 @@
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from tilewright.configs.digests import canonical_json
 from tilewright.configs.items import ItemError
 from tilewright.eval.deliveries import HTML_RAG, Delivery, HtmlLookup, html_lookup
-from tilewright.eval.evidence.html_rag import BLOCK_WORDS, pruned
+from tilewright.eval.evidence.html_rag import BLOCK_WORDS, CleanPage, pruned
 from tilewright.eval.evidence.html_tree import parse_html
 from tilewright.eval.evidence.rerankers import LexicalReranker
 from tilewright.eval.evidence.tessera import BudgetError
@@ -18,6 +19,7 @@ from tilewright.eval.string_evidence import holds
 from tilewright.eval.tools import require_module
 from tilewright.eval.workshop import Workshop
 
+KEPT_PAGES = 256  # cleaned, in memory
 Place = Callable[[Question, Ranked, Sequence[Item], int, Cost], Sequence[Item]]  # what comes for the displaced items
 
 
@@ -102,22 +104,20 @@ def html_rag(options: HtmlRag, workshop: Workshop) -> Replacing:
     require_module("selectolax", "text")
     documents = workshop.need_pages("html_rag")
 
+    @lru_cache(KEPT_PAGES)
+    def page(page_id: str) -> CleanPage | None:
+        html = _html(documents, page_id)
+        return None if html is None else CleanPage(parse_html(html), options.block_words)
+
     def place(question: Question, ranked: Ranked, stays: Sequence[Item], budget: int, cost: Cost) -> Sequence[Item]:
-        pages = {item.page_id: None for item in ranked[: options.anchors]}
-        trees = {page_id: parse_html(html) for page_id in pages if (html := _html(documents, page_id)) is not None}
+        ids = dict.fromkeys(item.page_id for item in ranked[: options.anchors])
+        pages = {page_id: made for page_id in ids if (made := page(page_id)) is not None}
 
-        def made(html: str) -> Item:
-            return Item(HTML_RAG, next(iter(trees or pages)), HTML_RAG, html)
+        def item(html: str) -> Item:
+            return Item(HTML_RAG, next(iter(pages or ids)), HTML_RAG, html)
 
-        text = pruned(
-            question.query,
-            list(trees.values()),
-            budget,
-            lambda html: cost(made(html)),
-            LexicalReranker(),
-            max_words=options.block_words,
-        )
-        return [made(text)] if text else []
+        text = pruned(question.query, list(pages.values()), budget, lambda html: cost(item(html)), LexicalReranker())
+        return [item(text)] if text else []
 
     return Replacing(f"html_rag/{canonical_json(options)}", place, options.displaced)
 

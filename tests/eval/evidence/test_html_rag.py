@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.eval.evidence.html_rag import blocks_of, cleaned, pruned, render
+from tilewright.eval.evidence.html_rag import CleanPage, blocks_of, cleaned, pruned, render
 from tilewright.eval.evidence.html_tree import parse_html
 from tilewright.eval.evidence.rerankers import LexicalReranker
 
@@ -18,7 +18,7 @@ def words(text: str) -> int:
 
 
 def test_cleaning_drops_attributes_empty_elements_and_chains() -> None:
-    assert render(cleaned(parse_html(PAGE)), set()) == (
+    assert render(cleaned(parse_html(PAGE))) == (
         "<html><body><div><p>The Ister runs<b>east</b>.</p><p>Fish &amp; birds &lt; plants</p></div>"
         "<table><tbody><tr><th>Length</th><td>300 km</td></tr><tr><td></td><td>deep</td></tr></tbody></table>"
         "</body></html>"
@@ -39,18 +39,19 @@ def test_blocks_are_the_highest_nodes_that_are_short_enough() -> None:
 
 
 def test_the_worst_blocks_go_first() -> None:
-    tree = parse_html(PAGE)
-    text = pruned("how long is 300 km", [tree], 26, words, LexicalReranker(), max_words=5)
+    pages = [CleanPage(parse_html(PAGE), 5)]
+    text = pruned("how long is 300 km", pages, 26, words, LexicalReranker())
     assert "300 km" in text and "birds" not in text and words(text) <= 26
-    assert "Ister" in pruned("where does the Ister run", [tree], 12, words, LexicalReranker(), max_words=5)
-    assert pruned("Ister", [tree], 2, words, LexicalReranker()) == "" == pruned("x", [], 99, words, LexicalReranker())
+    assert "Ister" in pruned("where does the Ister run", pages, 12, words, LexicalReranker())
+    assert pruned("Ister", pages, 2, words, LexicalReranker()) == "" == pruned("x", [], 99, words, LexicalReranker())
 
 
 @settings(max_examples=50)
 @given(st.text("ab c<>/", max_size=80), st.integers(0, 40), st.integers(1, 8), st.sampled_from(["a", "ab c", ""]))
 def test_what_is_left_fits(html: str, budget: int, max_words: int, query: str) -> None:
-    pages = [parse_html(f"<p>{html}</p><ul><li>a b<li>c</ul>"), parse_html("<table><tr><td>a<td>b c d e</table>")]
-    text = pruned(query, pages, budget, words, LexicalReranker(), max_words=max_words)
+    trees = [parse_html(f"<p>{html}</p><ul><li>a b<li>c</ul>"), parse_html("<table><tr><td>a<td>b c d e</table>")]
+    pages = [CleanPage(tree, max_words) for tree in trees]
+    text = pruned(query, pages, budget, words, LexicalReranker())
     assert words(text) <= budget
     if budget >= 200:
-        assert text
+        assert text == "\n".join(render(page.root) for page in pages)
