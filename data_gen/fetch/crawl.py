@@ -18,6 +18,7 @@ from tilewright.data_gen.fetch.url_list import Target, by_turns
 from tilewright.data_gen.records import from_json, to_json
 from tilewright.data_gen.sources.html_text import decode_html
 from tilewright.data_gen.sources.references import MAX_CSS_DEPTH, css_references, decode_css, html_references
+from tilewright.data_gen.sources.source import media_type_of
 from tilewright.data_gen.sources.xhtml import XHTML_TYPE, as_html
 from tilewright.data_gen.urls import canonical_url
 
@@ -173,7 +174,7 @@ class Crawler:
         if kind == _PAGE:
             text = as_html(decode_html(answer.body, answer.charset), answer.media_type)
             references = html_references(text, answer.final_url)
-        elif answer.media_type == "text/css":
+        elif media_type_of(answer.final_url, answer.media_type) == "text/css":
             references = css_references(decode_css(answer.body), answer.final_url)
         return self._objects.put(answer.body), tuple(references[: self._limits.resources_per_page + 1])
 

@@ -1,7 +1,6 @@
 """A folder of HTML files as a source of pages: any encoding, URLs by ``<link rel=canonical>`` or by path."""
 
 import hashlib
-import mimetypes
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from tilewright.configs.errors import InputError
 from tilewright.configs.items import ItemError
 from tilewright.data_gen.sources.html_text import Head, decode_html, read_head
 from tilewright.data_gen.sources.references import collect, html_references
-from tilewright.data_gen.sources.source import MAX_FILE_BYTES, Document, Entry, Resource, one_line
+from tilewright.data_gen.sources.source import MAX_FILE_BYTES, Document, Entry, Resource, media_type_of, one_line
 from tilewright.data_gen.sources.web_address import web_address
 from tilewright.data_gen.sources.xhtml import XHTML_SUFFIX, html_of_xhtml
 from tilewright.data_gen.urls import canonical_url
@@ -102,8 +101,7 @@ class HtmlFolder:
             path = (self._folder / os.fsdecode(name)).resolve()
             inside = path.is_relative_to(self._folder.resolve()) and path.suffix.lower() not in HTML_SUFFIXES
             if inside and path.is_file() and path.stat().st_size <= MAX_FILE_BYTES:
-                media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-                return Resource(url, media_type, path.read_bytes()), url
+                return Resource(url, media_type_of(path.as_uri()), path.read_bytes()), url
         return None
 
     def _files(self) -> list[Path]:

@@ -10,7 +10,7 @@ from tilewright.configs.items import ItemError
 from tilewright.data_gen.fetch.mirror import Mirror, MirrorRecord
 from tilewright.data_gen.sources.html_text import decode_html, read_head
 from tilewright.data_gen.sources.references import collect, html_references
-from tilewright.data_gen.sources.source import Document, Entry, Resource, one_line
+from tilewright.data_gen.sources.source import Document, Entry, Resource, media_type_of, one_line
 from tilewright.data_gen.sources.web_address import web_address
 from tilewright.data_gen.sources.xhtml import as_html
 from tilewright.data_gen.urls import canonical_url
@@ -78,7 +78,7 @@ class MirrorSource:
         body = self._mirror.body(record) if record is not None else None
         if record is None or body is None:
             return None
-        return Resource(url, record.media_type or "application/octet-stream", body), record.final_url
+        return Resource(url, media_type_of(record.final_url, record.media_type), body), record.final_url
 
 
 def _page_url(record: MirrorRecord, text: str) -> str:

@@ -1,10 +1,12 @@
 """What a source of pages is: a cheap list of entries, then their documents as a stream, then a page of each."""
 
+import mimetypes
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from tilewright.data_gen.urls import page_id
 
@@ -16,6 +18,11 @@ _SURROGATES = re.compile(r"[\ud800-\udfff]")
 def one_line(title: str) -> str:
     """``title`` with control characters and runs of white space as single blanks, and what is no character replaced."""
     return " ".join(_SURROGATES.sub("\ufffd", _CONTROLS.sub(" ", title)).split())
+
+
+def media_type_of(url: str, named: str = "") -> str:
+    """``named``, which its server or archive gives a file; without it that of the address's suffix."""
+    return named or mimetypes.guess_type(urlsplit(url).path)[0] or "application/octet-stream"
 
 
 @dataclass(frozen=True)

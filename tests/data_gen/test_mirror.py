@@ -139,7 +139,7 @@ def test_a_page_is_given_the_mirrors_resources_and_nothing_else(folder: Path, ad
         == {  # named as the browser will ask: the redirected stylesheet's picture beside where it was asked for
             "https://h.example/s.css": "text/css",
             "https://h.example/bg.png": "image/png",
-            "https://h.example/p.png": "application/octet-stream",
+            "https://h.example/p.png": "image/png",
         }
     )
     pages = {page.url: page for page in read_jsonl(tmp_path / "pages" / "pages.jsonl", Page)}

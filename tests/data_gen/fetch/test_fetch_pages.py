@@ -126,6 +126,19 @@ def test_pages_with_too_many_or_too_slow_resources(server: Any, reply: Any, fetc
     assert sum(path.endswith(".png") for path in server.paths()) == 20
 
 
+def test_a_stylesheet_that_its_server_gives_no_type_is_known_by_its_name(
+    server: Any, reply: Any, fetch_config: Make, records: Records
+) -> None:
+    server.page("/a", "<link rel=stylesheet href='/s.css?v=1'><link rel=stylesheet href='/plain'>")
+    rules = b"p{background:url(bg.png)}"
+    server.routes |= {"/s.css?v=1": reply(rules), "/plain": reply(rules), "/bg.png": reply(b"png")}
+    config = fetch_config([server.url("/a")])
+    assert run_stage(STAGE, config)["counts"]["resources"] == 3
+    found = records(config.out)
+    assert found[server.url("/s.css?v=1")].resources == (server.url("/bg.png"),)
+    assert found[server.url("/s.css?v=1")].media_type == "" and found[server.url("/plain")].resources == ()
+
+
 def test_a_page_of_the_list_is_nobodys_picture(server: Any, fetch_config: Make) -> None:
     server.page("/a", "<img src=/b>")
     server.page("/b", "<img src=/a>")
