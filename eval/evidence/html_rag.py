@@ -124,9 +124,10 @@ class CleanPage:
 
 
 def pruned(query: str, pages: Sequence[CleanPage], budget: int, count_tokens: CountTokens, reranker: Reranker) -> str:
-    """The HTML of ``pages``, of at most ``budget`` tokens; "" if not even its best block fits.
+    """The HTML of ``pages``, of at most ``budget`` tokens; "" if no block fits.
 
-    As many of the best blocks as fit: their number is doubled until they don't, and then searched.
+    As many of the best blocks as fit: their number is doubled until they don't, and then searched. The best ones are
+    passed over while they alone are too long.
     """
     blocks = [(number, block) for number, page in enumerate(pages) for block in page.blocks]
     scores = reranker.score(query, [block.text for _, block in blocks]) if blocks else []
@@ -136,6 +137,8 @@ def pruned(query: str, pages: Sequence[CleanPage], budget: int, count_tokens: Co
         kept = [[block for number, block in best[:count] if number == page] for page in range(len(pages))]
         return "\n".join(filter(None, (page.html(own) for page, own in zip(pages, kept, strict=True))))
 
+    while best and count_tokens(html(1)) > budget:
+        del best[0]
     fits, over = 0, 1
     while over <= len(best) and count_tokens(html(over)) <= budget:
         fits, over = over, 2 * over

@@ -43,6 +43,9 @@ def test_the_worst_blocks_go_first() -> None:
     text = pruned("how long is 300 km", pages, 26, words, LexicalReranker())
     assert "300 km" in text and "birds" not in text and words(text) <= 26
     assert "Ister" in pruned("where does the Ister run", pages, 12, words, LexicalReranker())
+    assert "300 km" in pruned(
+        "300 km 300 km Ister", [CleanPage(parse_html(PAGE + "<p>300 km" + " 9" * 30), 40)], 30, words, LexicalReranker()
+    )
     assert pruned("Ister", pages, 2, words, LexicalReranker()) == "" == pruned("x", [], 99, words, LexicalReranker())
 
 
