@@ -43,10 +43,14 @@ def test_the_worst_blocks_go_first() -> None:
     text = pruned("how long is 300 km", pages, 26, words, LexicalReranker())
     assert "300 km" in text and "birds" not in text and words(text) <= 26
     assert "Ister" in pruned("where does the Ister run", pages, 12, words, LexicalReranker())
-    assert "300 km" in pruned(
-        "300 km 300 km Ister", [CleanPage(parse_html(PAGE + "<p>300 km" + " 9" * 30), 40)], 30, words, LexicalReranker()
-    )
     assert pruned("Ister", pages, 2, words, LexicalReranker()) == "" == pruned("x", [], 99, words, LexicalReranker())
+
+
+def test_a_best_block_that_is_too_long_alone_is_passed_over() -> None:
+    page = CleanPage(parse_html(f"<p>Ister runs</p><p>Ister Danube{' x' * 38}</p>"), 41)
+    assert len(page.blocks) == 2
+    text = pruned("Ister Danube", [page], 12, words, LexicalReranker())
+    assert text == "<html><body><p>Ister runs</p></body></html>"
 
 
 @settings(max_examples=50)
