@@ -11,7 +11,7 @@ from tilewright.train.batch import Batch
 from tilewright.train.batch_plan import share_of
 from tilewright.train.chance import expected_success
 from tilewright.train.distributed import gather
-from tilewright.train.encoder import Encoder, evaluating
+from tilewright.train.encoder import Encoder, evaluating, require_finite
 from tilewright.train.retrieval_metrics import mean_reciprocal_rank, recall_at_k
 from tilewright.train.step_inputs import TileInputs, stack
 
@@ -40,7 +40,8 @@ class Pool:
 def retrieval_figures(encoder: Encoder, tiles: TileInputs, pool: Pool, rank: int, world: int) -> dict[str, float]:
     """recall_at_1, 3, 10 and mrr of ``pool``.
 
-    The ranks share the embedding; every rank returns the same figures. {} for a pool without queries or tiles.
+    The ranks share the embedding; every rank returns the same figures. {} for a pool without queries or tiles. Raises
+    InputError for vectors of NaN.
     """
     if not pool.queries or not pool.tile_ids:
         return {}
@@ -75,7 +76,9 @@ def _embed_tiles(encoder: Encoder, tiles: TileInputs, tile_ids: list[str], rank:
     vectors = [torch.zeros(0, encoder.dimension)]
     vectors += [encoder.forward(stack(chunk)).cpu() for chunk in _chunks(tiles.one(tile_id) for tile_id in own)]
     counts = [len(share_of(tile_ids, r, world)) for r in range(world)]
-    return gather(torch.cat(vectors).to(encoder.device), counts).cpu()
+    gathered = gather(torch.cat(vectors).to(encoder.device), counts).cpu()
+    require_finite(gathered)
+    return gathered
 
 
 def _chunks(batches: Iterable[Batch]) -> Iterator[list[Batch]]:

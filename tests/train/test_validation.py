@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from tilewright.configs.errors import InputError
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.train import validation
 from tilewright.train.encoder import load_encoder
@@ -40,6 +41,16 @@ def test_figures_do_not_depend_on_chunks(chunk_tokens: int, reader_parts: Any, m
     }
     assert figures["recall_at_3"] == pytest.approx(recall_at_k(by_hand, pool.relevant, 3))
     assert set(figures) == {"recall_at_1", "recall_at_3", "recall_at_10", "mrr"}
+
+
+def test_a_tile_without_a_vector_is_no_best_hit(reader_parts: Any) -> None:
+    """NaN would come before all that are finite; here only pictures give it."""
+    encoder, store = load_encoder(reader_parts.model.parent / "embedder"), TileStore.open(reader_parts.tiles)
+    with torch.no_grad():
+        next(weight for name, weight in encoder.model.named_parameters() if "visual" in name).fill_(float("nan"))
+    pool = Pool("test", {"q": "Who?"}, {"q": list(reader_parts.tile_ids)[:1]}, list(reader_parts.tile_ids))
+    with pytest.raises(InputError, match=r"NaN or infinity \(first: input 0 of"):
+        retrieval_figures(encoder, TileInputs(encoder.batcher, store), pool, 0, 1)
 
 
 def test_a_pool_speaks_of_its_own_queries_only() -> None:
