@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tilewright.configs.stage import StageError
 from tilewright.train.batch import Batch
 from tilewright.train.batch_plan import share_of
 from tilewright.train.chance import expected_success
@@ -41,6 +42,7 @@ def retrieval_figures(encoder: Encoder, tiles: TileInputs, pool: Pool, rank: int
     """recall_at_1, 3, 10 and mrr of ``pool``.
 
     The ranks share the embedding; every rank returns the same figures. {} for a pool without queries or tiles.
+    Raises StageError if a vector isn't finite: such a tile would be ranked first.
     """
     if not pool.queries or not pool.tile_ids:
         return {}
@@ -48,6 +50,10 @@ def retrieval_figures(encoder: Encoder, tiles: TileInputs, pool: Pool, rank: int
         tile_ids = sorted(pool.tile_ids)
         query_vectors = _embed_queries(encoder, list(pool.queries.values()), rank, world)
         tile_vectors = _embed_tiles(encoder, tiles, tile_ids, rank, world)
+    for of, vectors in (("queries", query_vectors), ("tiles", tile_vectors)):
+        bad = int((~torch.isfinite(vectors).all(1)).sum())
+        if bad:
+            raise StageError(f"{pool.name}: {bad} vectors of {len(vectors)} {of} hold NaN or infinity: wanted none")
     rankings = rank_tiles(query_vectors, list(pool.queries), tile_vectors, tile_ids, DEPTH)
     figures = {f"recall_at_{k}": recall_at_k(rankings, pool.relevant, k) for k in CUTS}
     return figures | {"mrr": mean_reciprocal_rank(rankings, pool.relevant)}

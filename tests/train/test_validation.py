@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from tilewright.configs.errors import UserError
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.train import validation
 from tilewright.train.encoder import load_encoder
@@ -40,6 +41,17 @@ def test_figures_do_not_depend_on_chunks(chunk_tokens: int, reader_parts: Any, m
     }
     assert figures["recall_at_3"] == pytest.approx(recall_at_k(by_hand, pool.relevant, 3))
     assert set(figures) == {"recall_at_1", "recall_at_3", "recall_at_10", "mrr"}
+
+
+@pytest.mark.parametrize("part", ["visual", "language_model"])
+def test_a_vector_that_is_not_finite_is_an_error(part: str, reader_parts: Any) -> None:
+    """Broken weights of the vision tower leave queries whole: sorting would put such tiles first and say nothing."""
+    encoder, store = load_encoder(reader_parts.model.parent / "embedder"), TileStore.open(reader_parts.tiles)
+    with torch.no_grad():
+        next(weight for name, weight in encoder.model.named_parameters() if part in name).fill_(torch.nan)
+    pool = Pool("test", {"q": "Oslo?"}, {"q": [reader_parts.tile_ids[0]]}, reader_parts.tile_ids)
+    with pytest.raises(UserError, match="NaN or infinity"):
+        retrieval_figures(encoder, TileInputs(encoder.batcher, store), pool, 0, 1)
 
 
 def test_a_pool_speaks_of_its_own_queries_only() -> None:
