@@ -153,6 +153,7 @@ class Run:
         with self.learner.searching():
             if self.rank == 0:
                 save_encoder(self.encoder, self.out / "checkpoint")
+        on_any_rank(False, self.encoder.device)  # rank 0 moves the folder next: all have read what they need of it
         return counts
 
     def counts(self) -> Counts:

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,20 @@ from tilewright.train.embedder_run import Run
 from tilewright.train.encoder import load_encoder
 from tilewright.train.grad_cache import Chunking
 from tilewright.train.train_embedder import STAGE, Config
+
+
+MODULE = ("-m", "tilewright.train.train_embedder")
+SLOW_DISK = """
+import os, time
+from tilewright.configs.stage import main
+from tilewright.train import embedder_run, train_embedder
+load = embedder_run.training_checkpoint.load_best
+def slow(*arguments):
+    time.sleep(8 * int(os.environ["RANK"]))
+    return load(*arguments)
+embedder_run.training_checkpoint.load_best = slow
+main(train_embedder.STAGE)
+"""
 
 
 class Killed(BaseException):
@@ -162,13 +176,13 @@ def test_the_last_checkpoints_stay_and_survive_a_kill(
     assert output_digests(one.out) == output_digests(two.out)
 
 
-def start_two_ranks(run: Path) -> list[subprocess.Popen[bytes]]:
+def start_two_ranks(run: Path, *, program: Sequence[str] = MODULE) -> list[subprocess.Popen[bytes]]:
     """The run of a YAML by two processes over gloo."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "tilewright.train.train_embedder", str(run)]
+    command = [sys.executable, *program, str(run)]
     return [subprocess.Popen(command, env=os.environ | group | {"RANK": rank}) for rank in ("0", "1")]
 
 
@@ -196,3 +210,13 @@ def test_two_ranks_go_on_to_the_byte(end: signal.Signals, inputs: Any, tmp_path:
     assert not configs["parts"].out.exists()
     assert [process.wait(timeout=300) for process in start_two_ranks(tmp_path / "parts.yaml")] == [0, 0]
     assert output_digests(configs["whole"].out) == output_digests(configs["parts"].out)
+
+
+@pytest.mark.slow
+def test_the_folder_stays_until_every_rank_has_read_the_best_weights(inputs: Any, tmp_path: Path) -> None:
+    """Rank 1 reads them from a slow disk, long after rank 0 has written the checkpoint."""
+    config = inputs.config(tmp_path / "out", steps=3, validate_every=1, learning_rate=1e-9)
+    (tmp_path / "run.yaml").write_text(as_yaml(config).replace("1e-09", "1.0e-9"))
+    processes = start_two_ranks(tmp_path / "run.yaml", program=("-c", SLOW_DISK))
+    assert [process.wait(timeout=300) for process in processes] == [0, 0]
+    assert json.loads((config.out / "manifest.json").read_text())["counts"]["kept_step"] < 3
