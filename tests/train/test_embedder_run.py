@@ -17,6 +17,7 @@ import torch
 
 from tilewright.configs.digests import output_digests
 from tilewright.configs.stage import partial_of, run_stage
+from tilewright.data_gen.records import TextPair, write_jsonl
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.train import embedder_run
 from tilewright.train.adapters import LoraGroup
@@ -172,6 +173,37 @@ def test_the_last_checkpoints_stay_and_survive_a_kill(
         interrupt(patch, embedder_run.training_checkpoint, "keep_last", 3, killed)  # resumes from step 4
         with pytest.raises(Killed):
             run_stage(STAGE, two)
+    run_stage(STAGE, two)
+    assert output_digests(one.out) == output_digests(two.out)
+
+
+def test_patience_goes_on_counting_after_a_kill(
+    inputs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Step 1 is best, steps 2 and 3 aren't better: the third update is the last, killed after the second or not."""
+    changes = {"learning_rate": 1e-9, "steps": 20, "validate_every": 1, "save_every": 1, "patience": 2}
+    one, two = (inputs.config(tmp_path / name, **changes) for name in ("one", "two"))
+    run_stage(STAGE, one)
+    with monkeypatch.context() as patch:
+        interrupt(patch, embedder_run.training_checkpoint, "save_resume", 2, killed)
+        with pytest.raises(Killed):
+            run_stage(STAGE, two)
+    run_stage(STAGE, two)
+    assert output_digests(one.out) == output_digests(two.out)
+    assert json.loads((two.out / "manifest.json").read_text())["counts"]["steps"] == 3
+
+
+def test_control_c_in_the_warm_up_ends_the_run(inputs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [TextPair(f"t{n}", f"Where is {n}?", f"Passage {n} tells of it.", "a" * 16, "heading") for n in range(9)]
+    write_jsonl(tmp_path / "text_pairs.jsonl", pairs)
+    changes = {"text_pairs": tmp_path / "text_pairs.jsonl", "text_steps": 3, "steps": 5, "save_every": 1, "workers": 1}
+    one, two = (inputs.config(tmp_path / name, **changes) for name in ("one", "two"))
+    run_stage(STAGE, one)
+    with monkeypatch.context() as patch:
+        interrupt(patch, Run, "update", 2, lambda: os.kill(os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            run_stage(STAGE, two)
+    assert sorted(path.name for path in (partial_of(two.out) / ".resume").iterdir()) == ["step-1"]
     run_stage(STAGE, two)
     assert output_digests(one.out) == output_digests(two.out)
 
