@@ -84,8 +84,10 @@ def add_adapters(
 
     The initial values depend on ``seed`` only; ``lora_B`` starts at zero, so the model's output doesn't change.
     ``use_dora``: the length of each output's weights is learned too (arXiv 2402.09353); ``use_rslora``: see LoraGroup
-    (arXiv 2312.03732). Raises AdapterError as ``resolve``.
+    (arXiv 2312.03732). Raises AdapterError as ``resolve``, and for a model that has adapters already.
     """
+    if isinstance(model, PeftModel):
+        raise AdapterError("adapters: wanted a model without any, found one with its own: export it as merged first")
     names = resolve(model, groups)
     owner = {name: groups[group] for group, members in names.items() for name in members}
     config = LoraConfig(

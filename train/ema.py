@@ -52,6 +52,10 @@ class Ema:
         for name, weight in self._weights.items():
             weight.copy_(values[name])
 
+    def weights(self) -> dict[str, Tensor]:
+        """{name: average}; not to be written to."""
+        return dict(self._average)
+
     def state(self) -> dict[str, Tensor]:
         """What ``load`` takes: the averages by name, and the number of updates under ``updates``."""
         return {**self._average, "updates": torch.tensor(self._updates)}

@@ -66,6 +66,8 @@ class Run:
             open_trackers(config.trackers, log_path(self.out).parent, dataclasses.asdict(config), quiet=quiet) as told,
         ):
             progress.advance(self.position.step)
+            if self.position.step == 0:
+                told.log(self.curve[0], 0)  # the searches before the first update
             watch = Stopwatch(lambda: stream.wait_s)
             for inputs in () if self.is_done() else stream:
                 entry = self.update(inputs)
@@ -153,6 +155,7 @@ class Run:
         with self.learner.searching():
             if self.rank == 0:
                 save_encoder(self.encoder, self.out / "checkpoint")
+        on_any_rank(False, self.encoder.device)  # rank 0 moves the folder next: all have read what they need of it
         return counts
 
     def counts(self) -> Counts:

@@ -105,18 +105,12 @@ class Encoder:
         with evaluating(self.model):
             for rows, batch in batches:
                 vectors[list(rows)] = self.forward(batch).cpu()
-        require_finite(vectors)
+        if not bool(torch.isfinite(vectors).all()):
+            bad = int((~torch.isfinite(vectors).all(1)).nonzero()[0])
+            raise InputError(
+                f"the encoder gave NaN or infinity (first: input {bad} of {count}): its weights are broken"
+            )
         return vectors
-
-
-def require_finite(vectors: Tensor) -> None:
-    """Raise InputError if some of ``vectors`` [N, D] hold NaN or infinity: in a search they would come first."""
-    finite = torch.isfinite(vectors).all(dim=1)
-    if not bool(finite.all()):
-        bad = int((~finite).nonzero()[0])
-        raise InputError(
-            f"the encoder gave NaN or infinity (first: input {bad} of {len(vectors)}): its weights are broken"
-        )
 
 
 def token_batches(tokens: Sequence[int], batch_tokens: int) -> list[list[int]]:

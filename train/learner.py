@@ -123,8 +123,12 @@ class Learner:
             yield
 
     def weights(self) -> dict[str, Tensor]:
-        """{name: whole trained weight}."""
-        return self._parallel.weights()
+        """{name: whole trained weight}: what ``searching`` has in place, the averaged ones if there are.
+
+        Of the average itself, since ZeRO's weights are copies that ``averaged`` doesn't reach.
+        """
+        averages = {} if self._average is None else self._average.weights()
+        return self._parallel.weights() | {f"encoder.{name}": value for name, value in averages.items()}
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Put ``weights`` back, as they are: the moving average ends."""

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tilewright.configs.stage import StageError
 from tilewright.train.batch import Batch
 from tilewright.train.batch_plan import share_of
 from tilewright.train.chance import expected_success
 from tilewright.train.distributed import gather
-from tilewright.train.encoder import Encoder, evaluating, require_finite
+from tilewright.train.encoder import Encoder, evaluating
 from tilewright.train.retrieval_metrics import mean_reciprocal_rank, recall_at_k
 from tilewright.train.step_inputs import TileInputs, stack
 
@@ -40,8 +41,8 @@ class Pool:
 def retrieval_figures(encoder: Encoder, tiles: TileInputs, pool: Pool, rank: int, world: int) -> dict[str, float]:
     """recall_at_1, 3, 10 and mrr of ``pool``.
 
-    The ranks share the embedding; every rank returns the same figures. {} for a pool without queries or tiles. Raises
-    InputError for vectors of NaN.
+    The ranks share the embedding; every rank returns the same figures. {} for a pool without queries or tiles.
+    Raises StageError if a vector isn't finite: such a tile would be ranked first.
     """
     if not pool.queries or not pool.tile_ids:
         return {}
@@ -49,6 +50,10 @@ def retrieval_figures(encoder: Encoder, tiles: TileInputs, pool: Pool, rank: int
         tile_ids = sorted(pool.tile_ids)
         query_vectors = _embed_queries(encoder, list(pool.queries.values()), rank, world)
         tile_vectors = _embed_tiles(encoder, tiles, tile_ids, rank, world)
+    for of, vectors in (("queries", query_vectors), ("tiles", tile_vectors)):
+        bad = int((~torch.isfinite(vectors).all(1)).sum())
+        if bad:
+            raise StageError(f"{pool.name}: {bad} vectors of {len(vectors)} {of} hold NaN or infinity: wanted none")
     rankings = rank_tiles(query_vectors, list(pool.queries), tile_vectors, tile_ids, DEPTH)
     figures = {f"recall_at_{k}": recall_at_k(rankings, pool.relevant, k) for k in CUTS}
     return figures | {"mrr": mean_reciprocal_rank(rankings, pool.relevant)}
@@ -76,9 +81,7 @@ def _embed_tiles(encoder: Encoder, tiles: TileInputs, tile_ids: list[str], rank:
     vectors = [torch.zeros(0, encoder.dimension)]
     vectors += [encoder.forward(stack(chunk)).cpu() for chunk in _chunks(tiles.one(tile_id) for tile_id in own)]
     counts = [len(share_of(tile_ids, r, world)) for r in range(world)]
-    gathered = gather(torch.cat(vectors).to(encoder.device), counts).cpu()
-    require_finite(gathered)
-    return gathered
+    return gather(torch.cat(vectors).to(encoder.device), counts).cpu()
 
 
 def _chunks(batches: Iterable[Batch]) -> Iterator[list[Batch]]:

@@ -252,6 +252,14 @@ def test_unknown_and_empty_groups_are_errors() -> None:
         LoraGroup(0, 1)
 
 
+@pytest.mark.parametrize("group", ["llm_attn", "llm_mlp"])
+def test_a_model_that_has_adapters_is_refused(group: str) -> None:
+    """The same group again, or another one."""
+    model = add_adapters(model_tiny(), {"llm_attn": LoraGroup(2, 4)})
+    with pytest.raises(AdapterError, match="found one with its own: export it as merged first"):
+        add_adapters(model, {group: LoraGroup(2, 4)})
+
+
 def test_full_training_is_counted_by_group_too() -> None:
     model = model_tiny()
     counts = count_by_group(model)

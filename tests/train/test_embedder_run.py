@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import torch
 
 from tilewright.configs.digests import output_digests
 from tilewright.configs.stage import partial_of, run_stage
+from tilewright.data_gen.records import TextPair, write_jsonl
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.train import embedder_run
 from tilewright.train.adapters import LoraGroup
@@ -24,6 +25,20 @@ from tilewright.train.embedder_run import Run
 from tilewright.train.encoder import load_encoder
 from tilewright.train.grad_cache import Chunking
 from tilewright.train.train_embedder import STAGE, Config
+
+
+MODULE = ("-m", "tilewright.train.train_embedder")
+SLOW_DISK = """
+import os, time
+from tilewright.configs.stage import main
+from tilewright.train import embedder_run, train_embedder
+load = embedder_run.training_checkpoint.load_best
+def slow(*arguments):
+    time.sleep(8 * int(os.environ["RANK"]))
+    return load(*arguments)
+embedder_run.training_checkpoint.load_best = slow
+main(train_embedder.STAGE)
+"""
 
 
 class Killed(BaseException):
@@ -162,13 +177,44 @@ def test_the_last_checkpoints_stay_and_survive_a_kill(
     assert output_digests(one.out) == output_digests(two.out)
 
 
-def start_two_ranks(run: Path) -> list[subprocess.Popen[bytes]]:
+def test_patience_goes_on_counting_after_a_kill(
+    inputs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Step 1 is best, steps 2 and 3 aren't better: the third update is the last, killed after the second or not."""
+    changes = {"learning_rate": 1e-9, "steps": 20, "validate_every": 1, "save_every": 1, "patience": 2}
+    one, two = (inputs.config(tmp_path / name, **changes) for name in ("one", "two"))
+    run_stage(STAGE, one)
+    with monkeypatch.context() as patch:
+        interrupt(patch, embedder_run.training_checkpoint, "save_resume", 2, killed)
+        with pytest.raises(Killed):
+            run_stage(STAGE, two)
+    run_stage(STAGE, two)
+    assert output_digests(one.out) == output_digests(two.out)
+    assert json.loads((two.out / "manifest.json").read_text())["counts"]["steps"] == 3
+
+
+def test_control_c_in_the_warm_up_ends_the_run(inputs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [TextPair(f"t{n}", f"Where is {n}?", f"Passage {n} tells of it.", "a" * 16, "heading") for n in range(9)]
+    write_jsonl(tmp_path / "text_pairs.jsonl", pairs)
+    changes = {"text_pairs": tmp_path / "text_pairs.jsonl", "text_steps": 3, "steps": 5, "save_every": 1, "workers": 1}
+    one, two = (inputs.config(tmp_path / name, **changes) for name in ("one", "two"))
+    run_stage(STAGE, one)
+    with monkeypatch.context() as patch:
+        interrupt(patch, Run, "update", 2, lambda: os.kill(os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            run_stage(STAGE, two)
+    assert sorted(path.name for path in (partial_of(two.out) / ".resume").iterdir()) == ["step-1"]
+    run_stage(STAGE, two)
+    assert output_digests(one.out) == output_digests(two.out)
+
+
+def start_two_ranks(run: Path, *, program: Sequence[str] = MODULE) -> list[subprocess.Popen[bytes]]:
     """The run of a YAML by two processes over gloo."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "tilewright.train.train_embedder", str(run)]
+    command = [sys.executable, *program, str(run)]
     return [subprocess.Popen(command, env=os.environ | group | {"RANK": rank}) for rank in ("0", "1")]
 
 
@@ -196,3 +242,13 @@ def test_two_ranks_go_on_to_the_byte(end: signal.Signals, inputs: Any, tmp_path:
     assert not configs["parts"].out.exists()
     assert [process.wait(timeout=300) for process in start_two_ranks(tmp_path / "parts.yaml")] == [0, 0]
     assert output_digests(configs["whole"].out) == output_digests(configs["parts"].out)
+
+
+@pytest.mark.slow
+def test_the_folder_stays_until_every_rank_has_read_the_best_weights(inputs: Any, tmp_path: Path) -> None:
+    """Rank 1 reads them from a slow disk, long after rank 0 has written the checkpoint."""
+    config = inputs.config(tmp_path / "out", steps=3, validate_every=1, learning_rate=1e-9)
+    (tmp_path / "run.yaml").write_text(as_yaml(config).replace("1e-09", "1.0e-9"))
+    processes = start_two_ranks(tmp_path / "run.yaml", program=("-c", SLOW_DISK))
+    assert [process.wait(timeout=300) for process in processes] == [0, 0]
+    assert json.loads((config.out / "manifest.json").read_text())["counts"]["kept_step"] < 3

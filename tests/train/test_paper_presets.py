@@ -55,6 +55,24 @@ def test_the_recipe_s_numbers() -> None:
     assert preset("paper_judged_frozen_vit")["adapters"].keys() == {"llm_attn"}
 
 
+PUBLISHED = {"steps", "text_steps", "batch_size", "hard_negatives", "random_tiles", "learning_rate", "warmup_steps"}
+PUBLISHED |= {"schedule", "loss", "chunking", "trainable"}
+UNTOLD = "# From here on nothing is published"
+
+
+@pytest.mark.parametrize("name", ["paper", "paper_inbatch", "paper_naive", "paper_judged_frozen_vit"])
+def test_what_is_not_published_says_so(name: str) -> None:
+    """Every setting is a path, in the recipe, or marked; stopping early, keeping and checkpointing can be set."""
+    text = (PRESETS / f"{name}.yaml").read_text(encoding="utf-8")
+    told, untold = text.split(UNTOLD)
+    marked = {line.partition(":")[0] for line in told.splitlines() if "not published" in line}
+    marked |= yaml.safe_load(untold.partition("\n")[2]).keys()
+    paths = {key for key, value in preset(name).items() if str(value).startswith("${runs}")}
+    assert preset(name).keys() - {"kind"} == marked | paths | PUBLISHED
+    assert not marked & PUBLISHED
+    assert {"patience", "keep_last", "gradient_checkpointing", "seed", "validate_every"} <= marked
+
+
 @pytest.fixture(scope="module")
 def paper(inputs: Any, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Overrides that put the paper preset on tiny inputs, all but ``out``."""

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from tilewright.configs.digests import output_digests
 from tilewright.configs.stage import partial_of
+from tilewright.data_gen.tile_store import TileStore
 from tilewright.train.adapters import LoraGroup
 from tilewright.train.encoder import load_encoder
 from tilewright.train.grad_cache import Chunking
@@ -92,3 +94,19 @@ def test_stage_trains_as_with_whole_weights_and_goes_on_to_the_byte(way: str, in
     assert not configs["parts"].out.exists()
     finish(tmp_path / "parts.yaml", LAUNCHED[way])
     assert output_digests(configs["whole"].out) == output_digests(configs["parts"].out)
+
+
+@pytest.mark.slow
+def test_zero2_keeps_the_moving_average_that_was_searched(inputs: Any, tmp_path: Path) -> None:
+    """What is trained lies in DeepSpeed's own copies: the average, which no update has written there, is kept."""
+    pytest.importorskip("deepspeed")
+    changes = CHANGES | {"ema_decay": 0.9, "learning_rate": 0.02, "validate_every": 1, "save_every": 1}
+    configs = {name: inputs.config(tmp_path / name, **changes) for name in ("ddp", "zero2")}
+    for name, config in configs.items():
+        (tmp_path / f"{name}.yaml").write_text(as_yaml(config))
+        finish(tmp_path / f"{name}.yaml", {} if name == "ddp" else LAUNCHED["zero2"])
+    kept = [json.loads((config.out / "manifest.json").read_text())["counts"] for config in configs.values()]
+    assert kept[0]["kept_step"] == kept[1]["kept_step"] < changes["steps"]  # else they aren't read back
+    image = TileStore.open(inputs.tiles).image(inputs.tile_ids[0])
+    ddp, zero = (load_encoder(config.out / "checkpoint").encode_tiles([image]) for config in configs.values())
+    torch.testing.assert_close(zero, ddp, atol=1e-4, rtol=1e-4)

@@ -3,17 +3,21 @@
 import dataclasses
 import json
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.load import ConfigError
 from tilewright.configs.stage import StageError, run_stage
 from tilewright.data_gen.tile_store import TileStore
+from tilewright.train import embedder_run
 from tilewright.train.adapters import AdapterError, LoraGroup
 from tilewright.train.encoder import load_encoder
 from tilewright.train.grad_cache import Chunking
@@ -43,6 +47,39 @@ def test_curve_has_a_line_a_step_and_no_timings(finished: Path) -> None:
     assert not any("second" in name or name.endswith("_s") or "share" in name for entry in curve for name in entry)
     progress = [json.loads(line) for line in (finished / "logs/progress.jsonl").read_text().splitlines()]
     assert {"loss", "samples_per_s", "data_wait_share"} <= progress[-1].keys()
+
+
+@pytest.mark.parametrize(("limit", "warned"), [(embedder_run.WAIT_WARNING, True), (1.1, False)])
+def test_waiting_for_tiles_is_warned_of(
+    limit: float,
+    warned: bool,
+    inputs: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A slow disk; no share is above one."""
+    image = TileStore.image
+
+    def slow(store: TileStore, tile_id: str) -> Image.Image:
+        time.sleep(0.1)
+        return image(store, tile_id)
+
+    monkeypatch.setattr(TileStore, "image", slow)
+    monkeypatch.setattr(embedder_run, "WAIT_WARNING", limit)
+    run_stage(STAGE, inputs.config(tmp_path / "out", steps=3, validate_every=3, train_recall_every=None, keep="last"))
+    assert ("of the steps' time was waiting for tiles" in capsys.readouterr().err) == warned
+    progress = [json.loads(line) for line in (tmp_path / "out/logs/progress.jsonl").read_text().splitlines()]
+    assert progress[-1]["data_wait_share"] > 0.1
+
+
+def test_trackers_are_told_every_line_of_the_curve(inputs: Any, tmp_path: Path) -> None:
+    run_stage(STAGE, inputs.config(tmp_path / "out", steps=2, warmup_steps=1, keep="last", trackers=("tensorboard",)))
+    told = EventAccumulator(str(next((tmp_path / "out/logs").rglob("events*")).parent))
+    told.Reload()
+    for name in ("validation_mrr", "loss"):
+        wanted = {entry["step"]: entry[name] for entry in curve_of(tmp_path / "out") if name in entry}
+        assert {event.step: event.value for event in told.Scalars(name)} == pytest.approx(wanted)
 
 
 def test_the_best_validation_is_kept_and_the_checkpoint_is_it(finished: Path, inputs: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from tilewright.configs.errors import InputError
+from tilewright.configs.errors import UserError
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.train import validation
 from tilewright.train.encoder import load_encoder
@@ -43,13 +43,14 @@ def test_figures_do_not_depend_on_chunks(chunk_tokens: int, reader_parts: Any, m
     assert set(figures) == {"recall_at_1", "recall_at_3", "recall_at_10", "mrr"}
 
 
-def test_a_tile_without_a_vector_is_no_best_hit(reader_parts: Any) -> None:
-    """NaN would come before all that are finite; here only pictures give it."""
+@pytest.mark.parametrize("part", ["visual", "language_model"])
+def test_a_vector_that_is_not_finite_is_an_error(part: str, reader_parts: Any) -> None:
+    """Broken weights of the vision tower leave queries whole: sorting would put such tiles first and say nothing."""
     encoder, store = load_encoder(reader_parts.model.parent / "embedder"), TileStore.open(reader_parts.tiles)
     with torch.no_grad():
-        next(weight for name, weight in encoder.model.named_parameters() if "visual" in name).fill_(float("nan"))
-    pool = Pool("test", {"q": "Who?"}, {"q": list(reader_parts.tile_ids)[:1]}, list(reader_parts.tile_ids))
-    with pytest.raises(InputError, match=r"NaN or infinity \(first: input 0 of"):
+        next(weight for name, weight in encoder.model.named_parameters() if part in name).fill_(torch.nan)
+    pool = Pool("test", {"q": "Oslo?"}, {"q": [reader_parts.tile_ids[0]]}, reader_parts.tile_ids)
+    with pytest.raises(UserError, match="NaN or infinity"):
         retrieval_figures(encoder, TileInputs(encoder.batcher, store), pool, 0, 1)
 
 
