@@ -1,10 +1,11 @@
-"""Where a rank computes."""
+"""Where a rank computes; gradients in buckets."""
 
 import pytest
 import torch
+from torch import nn
 
 from tilewright.configs.errors import InputError
-from tilewright.train.distributed import choose_device
+from tilewright.train.distributed import _buckets, choose_device
 
 
 @pytest.mark.parametrize(
@@ -31,3 +32,13 @@ def test_auto_heeds_the_launcher(
 def test_an_unknown_device_is_refused() -> None:
     with pytest.raises(InputError, match="found 'gpu'"):
         choose_device("gpu")
+
+
+@pytest.mark.parametrize("limit", [1, 40, 100, 10_000])
+def test_buckets_hold_every_parameter_once_in_order_within_their_bound(limit: int) -> None:
+    parameters = [nn.Parameter(torch.zeros(size)) for size in (3, 5, 2, 20, 1, 1, 7)]
+    buckets = list(_buckets(parameters, limit))
+    assert [id(parameter) for bucket in buckets for parameter in bucket] == [id(parameter) for parameter in parameters]
+    sizes = [sum(4 * parameter.numel() for parameter in bucket) for bucket in buckets]
+    assert all(size <= limit or len(bucket) == 1 for size, bucket in zip(sizes, buckets, strict=True))
+    assert all(size + 4 * after[0].numel() > limit for size, after in zip(sizes, buckets[1:], strict=False))

@@ -26,7 +26,6 @@ from tilewright.train.encoder import load_encoder
 from tilewright.train.grad_cache import Chunking
 from tilewright.train.train_embedder import STAGE, Config
 
-
 MODULE = ("-m", "tilewright.train.train_embedder")
 SLOW_DISK = """
 import os, time
@@ -177,9 +176,7 @@ def test_the_last_checkpoints_stay_and_survive_a_kill(
     assert output_digests(one.out) == output_digests(two.out)
 
 
-def test_patience_goes_on_counting_after_a_kill(
-    inputs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_patience_goes_on_counting_after_a_kill(inputs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Step 1 is best, steps 2 and 3 aren't better: the third update is the last, killed after the second or not."""
     changes = {"learning_rate": 1e-9, "steps": 20, "validate_every": 1, "save_every": 1, "patience": 2}
     one, two = (inputs.config(tmp_path / name, **changes) for name in ("one", "two"))

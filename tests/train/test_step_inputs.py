@@ -1,5 +1,6 @@
 """A step's inputs: rows in the labels' order, equal pictures once, texts under the tiles' instruction, a cache."""
 
+import dataclasses
 import pickle
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,25 @@ def test_equal_pictures_are_encoded_once(encoder: Encoder, reader_parts: Any, tm
     inputs = StepInputMaker(plan, TileInputs(encoder.batcher, TileStore.open(tmp_path / "tiles")), 0, 1)(0)
     assert inputs.tiles is not None and len(inputs.tiles) == 3 and inputs.tile_counts == [3]
     assert inputs.positive.tolist() == [0, 0] and not inputs.ignore.any()
+
+
+def test_a_copy_of_a_known_positive_is_no_negative(encoder: Encoder, reader_parts: Any, tmp_path: Path) -> None:
+    """The known positive itself isn't in the batch; its picture is, under the id of a hard negative."""
+    store, ids = reader_parts.store(), reader_parts.tile_ids
+    tiles = [store.get(tile_id) for tile_id in ids]
+    tiles[4] = dataclasses.replace(tiles[2], tile_id=ids[4], page_id=tiles[4].page_id, url=tiles[4].url)
+    write_store(tmp_path / "tiles", tiles)
+    examples = [
+        TrainingExample("a", "A?", ids[0], (ids[2], ids[3]), (ids[4],)),
+        TrainingExample("b", "B?", ids[1], ()),
+    ]
+    plan = BatchPlan(examples, batch_size=2, seed=0)
+    maker = StepInputMaker(plan, TileInputs(encoder.batcher, TileStore.open(tmp_path / "tiles")), 0, 1)
+    planned, inputs = plan.batch(0), maker(0)
+    marked = {
+        (planned.examples[row].query_id, planned.tile_ids[column]) for row, column in inputs.ignore.nonzero().tolist()
+    }
+    assert inputs.tile_counts == [4] and marked == {("a", ids[2])}
 
 
 def test_text_steps_hold_passages_under_the_tiles_instruction(encoder: Encoder, reader_parts: Any) -> None:

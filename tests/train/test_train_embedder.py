@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import shutil
 import time
 from pathlib import Path
@@ -16,14 +17,17 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tilewright.configs.errors import InputError
 from tilewright.configs.load import ConfigError
 from tilewright.configs.stage import StageError, run_stage
+from tilewright.data_gen.records import TrainingExample, read_jsonl
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.train import embedder_run
 from tilewright.train.adapters import AdapterError, LoraGroup
-from tilewright.train.encoder import load_encoder
+from tilewright.train.batch_plan import BatchPlan
+from tilewright.train.encoder import Encoder, load_encoder
 from tilewright.train.grad_cache import Chunking
-from tilewright.train.objective import LossConfig
-from tilewright.train.step_inputs import TileInputs
-from tilewright.train.train_embedder import STAGE
+from tilewright.train.learner import Learner
+from tilewright.train.objective import LOWEST_TEMPERATURE, LossConfig
+from tilewright.train.step_inputs import StepInputMaker, TileInputs
+from tilewright.train.train_embedder import STAGE, Config
 from tilewright.train.training_data import load_training_data
 from tilewright.train.validation import retrieval_figures
 
@@ -120,6 +124,31 @@ def test_loss_options_reach_the_loss(option: dict[str, Any], finished: Path, inp
     run_stage(STAGE, inputs.config(tmp_path / "out", steps=2, warmup_steps=1, keep="last", loss=loss))
     first, plain = curve_of(tmp_path / "out"), curve_of(finished)
     assert first[1]["loss"] != pytest.approx(plain[1]["loss"]) and first[2]["temperature"] == pytest.approx(0.1)
+
+
+def first_steps(config: Config, encoder: Encoder) -> StepInputMaker:
+    """Step inputs of the run's examples."""
+    plan = BatchPlan(read_jsonl(config.examples, TrainingExample), batch_size=4, seed=0)
+    return StepInputMaker(plan, TileInputs(encoder.batcher, TileStore.open(config.tiles)), 0, 1)
+
+
+def test_a_temperature_below_its_bound_is_lifted_by_the_next_update(inputs: Any, tmp_path: Path) -> None:
+    config, encoder = inputs.config(tmp_path, temperature_learning_rate=1e-9), load_encoder(inputs.model)
+    learner, make = Learner(config, encoder, 0), first_steps(config, encoder)
+    learner.load_weights(learner.weights() | {"objective.log_temperature": torch.tensor(-6.0)})
+    used = [learner.update(step, make(step))["temperature"] for step in range(2)]
+    assert used == pytest.approx([math.exp(-6), LOWEST_TEMPERATURE])
+
+
+def test_a_group_that_gets_no_gradient_ends_the_run_at_its_first_update(inputs: Any, tmp_path: Path) -> None:
+    groups = {"llm_attn": LoraGroup(2, 4), "vit_mlp": LoraGroup(2, 4)}
+    config = inputs.config(tmp_path, trainable="adapters", adapters=groups)
+    encoder = load_encoder(inputs.model)
+    learner, make = Learner(config, encoder, 0), first_steps(config, encoder)
+    for name, weight in encoder.model.named_parameters():
+        weight.requires_grad_(weight.requires_grad and ".visual." not in name)
+    with pytest.raises(AdapterError, match=r"\['vit_mlp'\] did not move"):
+        learner.update(0, make(0))
 
 
 def test_patience_ends_a_run_that_gets_no_better(inputs: Any, tmp_path: Path) -> None:
