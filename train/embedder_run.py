@@ -3,16 +3,18 @@
 import dataclasses
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tilewright.configs.progress import Progress
-from tilewright.configs.stage import Counts, log_path
+from tilewright.configs.stage import Counts, StageError, log_path
 from tilewright.train import training_checkpoint
 from tilewright.train.batch_plan import BatchPlan
 from tilewright.train.distributed import on_any_rank
 from tilewright.train.embedder_config import Config
-from tilewright.train.encoder import Encoder, save_encoder
+from tilewright.train.encoder import BrokenVectorsError, Encoder, save_encoder
 from tilewright.train.learner import Learner
 from tilewright.train.run_control import StopRequest, Stopwatch
 from tilewright.train.step_inputs import StepInputMaker, StepInputs, TileInputs
@@ -109,13 +111,24 @@ class Run:
             entry |= self._searched("train", self.data.training)
         return entry
 
+    @contextmanager
+    def _searching(self) -> Iterator[None]:
+        """``Learner.searching``; vectors that training broke are told with the step."""
+        try:
+            with self.learner.searching():
+                yield
+        except BrokenVectorsError as error:
+            if self.position.step == 0:
+                raise
+            raise StageError(f"step {self.position.step}: {error}: lower learning_rate or max_grad_norm") from error
+
     def _searched(self, name: str, pool: Pool) -> Entry:
-        with self.learner.searching():
+        with self._searching():
             figures = retrieval_figures(self.encoder, self.tiles, pool, self.rank, self.world)
         return {f"{name}_{figure}": value for figure, value in figures.items()}
 
     def _keep_best(self, step: int) -> None:
-        with self.learner.searching():
+        with self._searching():
             weights = self.learner.weights()
             if self.rank == 0:
                 training_checkpoint.save_best(self.out, step, weights)
@@ -138,7 +151,7 @@ class Run:
         """What a resumed run goes on from; a checkpoint that stays, if that is wanted."""
         step, count = self.position.step, self.config.keep_last
         if count and step % self.config.save_every == 0:
-            with self.learner.searching():
+            with self._searching():
                 if self.rank == 0:
                     training_checkpoint.keep_last(self.out, step, count, lambda path: save_encoder(self.encoder, path))
         state = self.learner.state()
@@ -150,7 +163,7 @@ class Run:
         counts = self.counts()
         if counts["kept_step"] != self.position.step:
             self.learner.load_weights(training_checkpoint.load_best(self.out, counts["kept_step"]))
-        with self.learner.searching():
+        with self._searching():
             if self.rank == 0:
                 save_encoder(self.encoder, self.out / "checkpoint")
         return counts
