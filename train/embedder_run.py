@@ -51,6 +51,8 @@ class Run:
         self.position, self.curve, saved = training_checkpoint.load_resume(out)
         if saved is not None:
             self.learner.load_state(saved)
+            if self._keeps_best():  # not only at the end, when it is needed
+                training_checkpoint.check_best(out, self.position.best_step)
         if rank == 0:
             training_checkpoint.drop_best_after(out, self.position.step)
             training_checkpoint.write_curve(out / training_checkpoint.CURVE, self.curve)
@@ -133,6 +135,9 @@ class Run:
             if self.rank == 0:
                 training_checkpoint.save_best(self.out, step, weights)
 
+    def _keeps_best(self) -> bool:
+        return self.config.keep == "best" and self.position.best_step > 0
+
     def is_done(self) -> bool:
         """Whether all steps are made, or patience is at its end."""
         patience = self.config.patience
@@ -170,8 +175,7 @@ class Run:
 
     def counts(self) -> Counts:
         """Sizes and figures; timings are in the logs."""
-        keep_best = self.config.keep == "best" and self.position.best_step > 0
-        kept = self.position.best_step if keep_best else self.position.step
+        kept = self.position.best_step if self._keeps_best() else self.position.step
         by_group = self.learner.parameters_by_group
         before, after = figures_of(self.curve, 0), figures_of(self.curve, kept)
         chosen_by = f"validation_{self.config.validation_metric}"
