@@ -3,16 +3,18 @@
 import dataclasses
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tilewright.configs.progress import Progress
-from tilewright.configs.stage import Counts, log_path
+from tilewright.configs.stage import Counts, StageError, log_path
 from tilewright.train import training_checkpoint
 from tilewright.train.batch_plan import BatchPlan
 from tilewright.train.distributed import on_any_rank
 from tilewright.train.embedder_config import Config
-from tilewright.train.encoder import Encoder, save_encoder
+from tilewright.train.encoder import BrokenVectorsError, Encoder, save_encoder
 from tilewright.train.learner import Learner
 from tilewright.train.run_control import StopRequest, Stopwatch
 from tilewright.train.step_inputs import StepInputMaker, StepInputs, TileInputs
@@ -49,6 +51,8 @@ class Run:
         self.position, self.curve, saved = training_checkpoint.load_resume(out)
         if saved is not None:
             self.learner.load_state(saved)
+            if self._keeps_best():  # not only at the end, when it is needed
+                training_checkpoint.check_best(out, self.position.best_step)
         if rank == 0:
             training_checkpoint.drop_best_after(out, self.position.step)
             training_checkpoint.write_curve(out / training_checkpoint.CURVE, self.curve)
@@ -111,16 +115,30 @@ class Run:
             entry |= self._searched("train", self.data.training)
         return entry
 
+    @contextmanager
+    def _searching(self) -> Iterator[None]:
+        """``Learner.searching``; vectors that training broke are told with the step."""
+        try:
+            with self.learner.searching():
+                yield
+        except BrokenVectorsError as error:
+            if self.position.step == 0:
+                raise
+            raise StageError(f"step {self.position.step}: {error}: lower learning_rate or max_grad_norm") from error
+
     def _searched(self, name: str, pool: Pool) -> Entry:
-        with self.learner.searching():
+        with self._searching():
             figures = retrieval_figures(self.encoder, self.tiles, pool, self.rank, self.world)
         return {f"{name}_{figure}": value for figure, value in figures.items()}
 
     def _keep_best(self, step: int) -> None:
-        with self.learner.searching():
+        with self._searching():
             weights = self.learner.weights()
             if self.rank == 0:
                 training_checkpoint.save_best(self.out, step, weights)
+
+    def _keeps_best(self) -> bool:
+        return self.config.keep == "best" and self.position.best_step > 0
 
     def is_done(self) -> bool:
         """Whether all steps are made, or patience is at its end."""
@@ -140,7 +158,7 @@ class Run:
         """What a resumed run goes on from; a checkpoint that stays, if that is wanted."""
         step, count = self.position.step, self.config.keep_last
         if count and step % self.config.save_every == 0:
-            with self.learner.searching():
+            with self._searching():
                 if self.rank == 0:
                     training_checkpoint.keep_last(self.out, step, count, lambda path: save_encoder(self.encoder, path))
         state = self.learner.state()
@@ -152,7 +170,7 @@ class Run:
         counts = self.counts()
         if counts["kept_step"] != self.position.step:
             self.learner.load_weights(training_checkpoint.load_best(self.out, counts["kept_step"]))
-        with self.learner.searching():
+        with self._searching():
             if self.rank == 0:
                 save_encoder(self.encoder, self.out / "checkpoint")
         on_any_rank(False, self.encoder.device)  # rank 0 moves the folder next: all have read what they need of it
@@ -160,8 +178,7 @@ class Run:
 
     def counts(self) -> Counts:
         """Sizes and figures; timings are in the logs."""
-        keep_best = self.config.keep == "best" and self.position.best_step > 0
-        kept = self.position.best_step if keep_best else self.position.step
+        kept = self.position.best_step if self._keeps_best() else self.position.step
         by_group = self.learner.parameters_by_group
         before, after = figures_of(self.curve, 0), figures_of(self.curve, kept)
         chosen_by = f"validation_{self.config.validation_metric}"

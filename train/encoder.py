@@ -21,6 +21,10 @@ PROBE_TEXTS = ("Which mountain is the highest in the Alps?", "Year of birth of t
 PROBE_SIZES = ((96, 64), (203, 151))  # width, height in px
 
 
+class BrokenVectorsError(InputError):
+    """An encoder whose vectors aren't finite."""
+
+
 class Encoder:
     """Queries and tiles -> unit vectors in float32. Made by ``load_encoder``.
 
@@ -105,12 +109,18 @@ class Encoder:
         with evaluating(self.model):
             for rows, batch in batches:
                 vectors[list(rows)] = self.forward(batch).cpu()
-        if not bool(torch.isfinite(vectors).all()):
-            bad = int((~torch.isfinite(vectors).all(1)).nonzero()[0])
-            raise InputError(
-                f"the encoder gave NaN or infinity (first: input {bad} of {count}): its weights are broken"
-            )
+        check_finite(vectors)
         return vectors
+
+
+def check_finite(vectors: Tensor) -> None:
+    """Raise BrokenVectorsError if any of the vectors [N, D] holds NaN or infinity."""
+    broken = (~torch.isfinite(vectors).all(1)).nonzero().flatten()
+    if len(broken):
+        raise BrokenVectorsError(
+            f"the encoder gave NaN or infinity (first: input {int(broken[0])} of {len(vectors)}): its weights are"
+            " broken"
+        )
 
 
 def token_batches(tokens: Sequence[int], batch_tokens: int) -> list[list[int]]:

@@ -33,6 +33,11 @@ class Learner:
         self._config, self._encoder, self._rank = config, encoder, rank
         if launched_as() == "fsdp2" and not encoder.family.SHARDED:
             raise InputError(f"a model of family {encoder.family.NAME} isn't sharded by FSDP: launch it without")
+        largest = max(config.loss.matryoshka, default=0)
+        if largest > encoder.dimension:
+            raise InputError(
+                f"loss.matryoshka: wanted at most {encoder.dimension}, the dimension of the model, found {largest}"
+            )
         if config.trainable == "adapters":
             encoder.model = add_adapters(
                 encoder.model,

@@ -13,6 +13,7 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing.connection import Connection
 
+from tilewright.configs.errors import UserError
 from tilewright.train.batch import Batch
 from tilewright.train.loader_server import loader_server
 from tilewright.train.loader_work import received_batches
@@ -21,7 +22,7 @@ from tilewright.train.step_inputs import Piece, TileInputs
 _PATIENCE_S = 10.0
 
 
-class LoaderError(RuntimeError):
+class LoaderError(UserError, RuntimeError):
     """A loader process ended before its work was done."""
 
 

@@ -10,6 +10,10 @@ from types import FrameType
 
 import torch
 
+from tilewright.configs.errors import InputError
+
+MOST_THREADS = 1024
+
 
 @dataclass
 class StopRequest:
@@ -38,7 +42,12 @@ def stop_on_sigterm() -> Iterator[StopRequest]:
 
 @contextmanager
 def torch_threads(count: int | None) -> Iterator[None]:
-    """Let torch use ``count`` threads within (None: as many as before)."""
+    """Let torch use ``count`` threads within (None: as many as before).
+
+    Raises InputError for more than MOST_THREADS: the system ends a process that can't start them all.
+    """
+    if count is not None and count > MOST_THREADS:
+        raise InputError(f"threads: wanted at most {MOST_THREADS}, or null, found {count}")
     before = torch.get_num_threads()
     torch.set_num_threads(before if count is None else count)
     try:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from tilewright.configs.errors import InputError
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.train.batch import Batch, Batcher
 from tilewright.train.batch_plan import encoded_once, labels, share_of
@@ -83,7 +84,14 @@ class TileInputs:
             return [self.batcher.queries(piece.items)]
         if piece.kind == "documents":
             return [self.batcher.documents(piece.items)]
-        return [self.batcher.tiles([self.store.image(tile_id)]) for tile_id in piece.items]
+        return [self._tile(tile_id) for tile_id in piece.items]
+
+    def _tile(self, tile_id: str) -> Batch:
+        image = self.store.image(tile_id)
+        try:
+            return self.batcher.tiles([image])
+        except InputError as error:  # of a picture that knows no name
+            raise InputError(f"{self.store.folder}: tile {tile_id}: {error}") from error
 
     def kept(self, tile_id: str) -> Batch | None:
         """The tile's batch if it was kept."""

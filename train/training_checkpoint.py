@@ -1,8 +1,9 @@
 """What a training run needs to go on after a kill, and the best weights so far: hidden folders below its output.
 
 ``.resume/step-N`` holds weights, optimiser, position and curve after N updates; ``.best/step-N`` weights alone. A
-folder of that name is whole: it is written beside and renamed. Old ones go once a newer resume folder stands, so the
-best weights that a resume folder speaks of are always there. Random state and learning rate are functions of the step.
+folder of that name is whole: it is written beside, with the digests of its files, and renamed. Old ones go once a newer
+resume folder stands, so the best weights that a resume folder speaks of are always there. Random state and learning
+rate are functions of the step.
 """
 
 import dataclasses
@@ -20,10 +21,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tilewright.configs.errors import InputError
+from tilewright.configs.manifest import digest_file
 from tilewright.data_gen.records import from_json
 
 RESUME, BEST, CHECKPOINTS = ".resume", ".best", "checkpoints"
 SUFFIX = ".safetensors"
+DIGESTS = "digests.json"
 WEIGHTS, POSITION, CURVE = f"weights{SUFFIX}", "position.json", "curve.jsonl"
 _STEP = re.compile(r"step-(\d+)")
 
@@ -54,12 +57,19 @@ def save_best(out: Path, step: int, weights: Mapping[str, Tensor]) -> None:
 
 
 def load_best(out: Path, step: int) -> dict[str, Tensor]:
-    """The weights kept for ``step``."""
+    """The weights kept for ``step``. Raises InputError if they aren't as they were written."""
     path = out / BEST / f"step-{step}" / WEIGHTS
+    check_best(out, step)
+    return load_file(path)  # type: ignore[no-any-return]
+
+
+def check_best(out: Path, step: int) -> None:
+    """Raise InputError unless the weights kept for ``step`` are there as they were written."""
+    folder = out / BEST / f"step-{step}"
     try:
-        return load_file(path)  # type: ignore[no-any-return]
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"{path}: can't be read ({error}): delete {out} to start over") from error
+        _check_digests(folder)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder}: can't be read ({error}): delete {out} to start over") from error
 
 
 def save_resume(
@@ -93,6 +103,7 @@ def load_resume(out: Path) -> tuple[Position, list[dict[str, Any]], dict[str, di
         return Position(), [], None
     folder = out / RESUME / f"step-{max(steps)}"
     try:
+        _check_digests(folder)
         values = json.loads((folder / POSITION).read_text(encoding="utf-8"))
         curve = [json.loads(line) for line in (folder / CURVE).read_text(encoding="utf-8").splitlines()]
         state = {path.name.removesuffix(SUFFIX): load_file(path) for path in sorted(folder.glob(f"*{SUFFIX}"))}
@@ -143,10 +154,24 @@ def _write_folder(parent: Path, step: int, write: Callable[[Path], None]) -> Non
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     write(temporary)
+    (temporary / DIGESTS).write_text(json.dumps(_digests(temporary)), encoding="utf-8")
     for path in temporary.iterdir():
         with path.open("rb") as file:
             os.fsync(file.fileno())
     temporary.rename(final)
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    return {path.name: digest_file(path) for path in sorted(folder.iterdir()) if path.name != DIGESTS}
+
+
+def _check_digests(folder: Path) -> None:
+    """Raise ValueError, or OSError, unless the files of ``folder`` are those that were written."""
+    wanted, found = json.loads((folder / DIGESTS).read_text(encoding="utf-8")), _digests(folder)
+    if wanted != found:
+        names = wanted.keys() | found.keys() if isinstance(wanted, dict) else {DIGESTS}
+        changed = sorted(name for name in names if name == DIGESTS or wanted.get(name) != found.get(name))
+        raise ValueError(f"{changed} aren't as they were written")
 
 
 def _steps(parent: Path) -> list[int]:

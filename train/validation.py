@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tilewright.configs.stage import StageError
 from tilewright.train.batch import Batch
 from tilewright.train.batch_plan import share_of
 from tilewright.train.chance import expected_success
 from tilewright.train.distributed import gather
-from tilewright.train.encoder import Encoder, evaluating
+from tilewright.train.encoder import BrokenVectorsError, Encoder, check_finite, evaluating
 from tilewright.train.retrieval_metrics import mean_reciprocal_rank, recall_at_k
 from tilewright.train.step_inputs import TileInputs, stack
 
@@ -41,8 +40,8 @@ class Pool:
 def retrieval_figures(encoder: Encoder, tiles: TileInputs, pool: Pool, rank: int, world: int) -> dict[str, float]:
     """recall_at_1, 3, 10 and mrr of ``pool``.
 
-    The ranks share the embedding; every rank returns the same figures. {} for a pool without queries or tiles.
-    Raises StageError if a vector isn't finite: such a tile would be ranked first.
+    The ranks share the embedding; every rank returns the same figures. {} for a pool without queries or tiles. Raises
+    BrokenVectorsError, on every rank, if a vector isn't finite: it would have any place in a ranking.
     """
     if not pool.queries or not pool.tile_ids:
         return {}
@@ -50,10 +49,8 @@ def retrieval_figures(encoder: Encoder, tiles: TileInputs, pool: Pool, rank: int
         tile_ids = sorted(pool.tile_ids)
         query_vectors = _embed_queries(encoder, list(pool.queries.values()), rank, world)
         tile_vectors = _embed_tiles(encoder, tiles, tile_ids, rank, world)
-    for of, vectors in (("queries", query_vectors), ("tiles", tile_vectors)):
-        bad = int((~torch.isfinite(vectors).all(1)).sum())
-        if bad:
-            raise StageError(f"{pool.name}: {bad} vectors of {len(vectors)} {of} hold NaN or infinity: wanted none")
+    check_finite(query_vectors)
+    check_finite(tile_vectors)
     rankings = rank_tiles(query_vectors, list(pool.queries), tile_vectors, tile_ids, DEPTH)
     figures = {f"recall_at_{k}": recall_at_k(rankings, pool.relevant, k) for k in CUTS}
     return figures | {"mrr": mean_reciprocal_rank(rankings, pool.relevant)}
@@ -72,7 +69,10 @@ def rank_tiles(
 
 def _embed_queries(encoder: Encoder, texts: list[str], rank: int, world: int) -> Tensor:
     own = share_of(texts, rank, world)
-    vectors = encoder.encode_queries(own) if own else torch.zeros(0, encoder.dimension)
+    try:
+        vectors = encoder.encode_queries(own) if own else torch.zeros(0, encoder.dimension)
+    except BrokenVectorsError:  # the other ranks wait for this one's: all of them shall find it
+        vectors = torch.full((len(own), encoder.dimension), math.nan)
     return gather(vectors.to(encoder.device), [len(share_of(texts, r, world)) for r in range(world)]).cpu()
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 import torch
 
 from tilewright.configs.digests import output_digests
+from tilewright.configs.errors import InputError
 from tilewright.configs.stage import partial_of, run_stage
 from tilewright.data_gen.records import TextPair, write_jsonl
 from tilewright.data_gen.tile_store import TileStore
@@ -203,6 +205,22 @@ def test_control_c_in_the_warm_up_ends_the_run(inputs: Any, tmp_path: Path, monk
     assert sorted(path.name for path in (partial_of(two.out) / ".resume").iterdir()) == ["step-1"]
     run_stage(STAGE, two)
     assert output_digests(one.out) == output_digests(two.out)
+
+
+def test_best_weights_that_are_gone_are_told_before_training_goes_on(
+    inputs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = inputs.config(tmp_path / "embedder")
+    with monkeypatch.context() as patch:
+        interrupt(patch, embedder_run.training_checkpoint, "save_resume", 1, killed)
+        with pytest.raises(Killed):
+            run_stage(STAGE, config)
+    (kept,) = (partial_of(config.out) / ".best").iterdir()
+    shutil.rmtree(kept)
+    lines = (partial_of(config.out) / "curve.jsonl").read_bytes()
+    with pytest.raises(InputError, match=f"{kept.name}: can't be read"):
+        run_stage(STAGE, config)
+    assert (partial_of(config.out) / "curve.jsonl").read_bytes() == lines
 
 
 def start_two_ranks(run: Path, *, program: Sequence[str] = MODULE) -> list[subprocess.Popen[bytes]]:

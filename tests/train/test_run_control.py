@@ -8,6 +8,7 @@ import time
 import pytest
 import torch
 
+from tilewright.configs.errors import InputError
 from tilewright.train.run_control import StopRequest, Stopwatch, stop_on_sigterm, torch_threads
 
 
@@ -41,6 +42,11 @@ def test_threads_are_restored_also_after_an_error() -> None:
     assert torch.get_num_threads() == before
     with torch_threads(None):
         assert torch.get_num_threads() == before
+
+
+def test_more_threads_than_a_system_starts_are_refused() -> None:
+    with pytest.raises(InputError, match="threads: wanted at most 1024, or null, found 100000"), torch_threads(10**5):
+        pass
 
 
 def test_waiting_is_a_share_of_the_step() -> None:

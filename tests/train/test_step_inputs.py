@@ -1,6 +1,7 @@
 """A step's inputs: rows in the labels' order, equal pictures once, texts under the tiles' instruction, a cache."""
 
 import dataclasses
+import io
 import pickle
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import torch
+from PIL import Image
 
+from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import TextPair, TrainingExample, to_json
 from tilewright.data_gen.tile_store import TileStore, write_store
 from tilewright.train.batch import Batch
@@ -134,3 +137,16 @@ def test_tile_inputs_pickle_small(encoder: Encoder, reader_parts: Any) -> None:
     piece = Piece("tiles", reader_parts.tile_ids[:2])
     for one, other in zip(tiles.make(piece), again.make(piece), strict=True):
         assert_same(one, other)
+
+
+def test_a_picture_that_the_model_refuses_is_told_with_its_tile(
+    encoder: Encoder, reader_parts: Any, tmp_path: Path
+) -> None:
+    store, (first, *_) = reader_parts.store(), reader_parts.tile_ids
+    encoded = io.BytesIO()
+    Image.new("RGB", (2, 1000)).save(encoded, "PNG")
+    narrow = dataclasses.replace(store.get(first), image=encoded.getvalue(), width_px=2, height_px=1000)
+    write_store(tmp_path / "tiles", [narrow])
+    tiles = TileInputs(encoder.batcher, TileStore.open(tmp_path / "tiles"))
+    with pytest.raises(InputError, match=rf"tiles: tile {first}: image of 2 x 1000 px: aspect ratio 500"):
+        tiles.one(first)

@@ -16,7 +16,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.configs.errors import InputError
+from tilewright.configs.errors import InputError, UserError
 from tilewright.data_gen.records import TextPair, TrainingExample, to_json
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.train.batch import Batch, Batcher
@@ -162,6 +162,7 @@ def test_a_killed_process_is_a_loud_error(number: signal.Signals, batcher: Batch
     assert time.monotonic() - started < 60
     loader.close()
     assert not any(map(is_alive, pids))
+    assert issubclass(LoaderError, UserError)  # the user can mend it: a message, no traceback
 
 
 def test_a_kill_in_the_middle_of_a_stream_ends_it(

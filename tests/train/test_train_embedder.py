@@ -16,7 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tilewright.configs.errors import InputError
 from tilewright.configs.load import ConfigError
-from tilewright.configs.stage import StageError, run_stage
+from tilewright.configs.stage import StageError, partial_of, run_stage
 from tilewright.data_gen.records import TrainingExample, read_jsonl
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.train import embedder_run
@@ -293,3 +293,26 @@ def test_contradictory_configs_are_refused(changes: dict[str, Any], message: str
         LossConfig(0.001, learn_temperature=True)
     with pytest.raises((ValueError, ConfigError), match="matryoshka: wanted different dimensions above 0"):
         LossConfig(0.1, learn_temperature=True, matryoshka=(16, 16))
+
+
+@pytest.mark.parametrize("changes", [{}, {"keep_last": 1, "validate_every": 5, "save_every": 1, "steps": 2}])
+def test_weights_that_give_no_vectors_of_tiles_are_never_kept(changes: Any, inputs: Any, tmp_path: Path) -> None:
+    """Loss and gradients of the only update are finite, queries don't see the broken part: tiles alone are NaN."""
+    options = {
+        "trainable": "adapters",
+        "adapters": {"vit_mlp": LoraGroup(2, 4)},
+        "warmup_steps": 0,
+        "validate_every": 1,
+    }
+    config = inputs.config(tmp_path / "out", **(options | {"steps": 1, "learning_rate": 1e20} | changes))
+    with pytest.raises(StageError, match=r"step 1: the encoder gave NaN or infinity .*lower learning_rate"):
+        run_stage(STAGE, config)
+    partial = partial_of(config.out)
+    assert not list(partial.glob(".best/*")) and not list(partial.glob(".resume/*"))
+    assert [entry["step"] for entry in curve_of(partial) if "validation_mrr" in entry] == [0]
+
+
+def test_matryoshka_beyond_the_model_is_refused(inputs: Any, tmp_path: Path) -> None:
+    loss = LossConfig(0.1, learn_temperature=True, matryoshka=(16, 4096))
+    with pytest.raises(InputError, match=r"loss\.matryoshka: wanted at most 64, .*, found 4096"):
+        run_stage(STAGE, inputs.config(tmp_path / "out", loss=loss))

@@ -10,6 +10,7 @@ from torch import Tensor
 from tilewright.configs.errors import InputError
 from tilewright.train.training_checkpoint import (
     Position,
+    check_best,
     drop_best_after,
     load_best,
     load_resume,
@@ -91,6 +92,28 @@ def test_broken_files_are_errors(name: str, content: str | None, tmp_path: Path)
     file.unlink() if content is None else file.write_text(content)
     with pytest.raises(InputError, match="can't be resumed from"):
         load_resume(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.safetensors", "position.json", "curve.jsonl"])
+def test_a_changed_byte_is_an_error(name: str, tmp_path: Path) -> None:
+    """The last byte of a file of tensors is a weight's, so that the file can still be read."""
+    save_resume(tmp_path, Position(1), tensors(1), [{"step": 1, "loss": 0.25}])
+    file = tmp_path / ".resume/step-1" / name
+    content = file.read_bytes()
+    changed = content.replace(b"0.25", b"0.75").replace(b'"since_best": 0', b'"since_best": 1')
+    file.write_bytes(changed if changed != content else content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(InputError, match=rf"can't be resumed from \(\['{name}'\] aren't as they were written"):
+        load_resume(tmp_path)
+
+
+def test_changed_and_missing_best_weights_are_errors(tmp_path: Path) -> None:
+    save_best(tmp_path, 1, tensors(1)["weights"])
+    file = tmp_path / ".best/step-1/weights.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"A")
+    with pytest.raises(InputError, match=r"step-1: can't be read .*aren't as they were written"):
+        load_best(tmp_path, 1)
+    with pytest.raises(InputError, match="step-2: can't be read"):
+        check_best(tmp_path, 2)
 
 
 def test_only_a_better_value_is_an_improvement() -> None:
