@@ -142,23 +142,34 @@ def encoded_once(batch: PlannedBatch, images: Mapping[str, str]) -> PlannedBatch
 def labels(batch: PlannedBatch) -> tuple[Tensor, Tensor]:
     """``positive`` [Q] (int64) and ``ignore`` [Q, P] (bool) of a batch, from ids alone.
 
-    Ignored for a query: its known positives, except the positive itself. With ``extra_positives`` E, ``positive`` is
-    [Q, 1 + E]: the positive, then the known positives that count as positives, then -1 where there are fewer.
+    Ignored for a query: its known positives, and the positives of examples with the same words, except its own
+    positive. With ``extra_positives`` E, ``positive`` is [Q, 1 + E]: the positive, then the known positives that count
+    as positives, then -1 where there are fewer.
     """
     column = {tile_id: index for index, tile_id in enumerate(batch.tile_ids)}
+    right: dict[str, set[str]] = {}  # of each query's words
+    for example in batch.examples:
+        known = right.setdefault(example.query, set())
+        known.update((example.positive_tile_id, *example.known_positive_tile_ids))
     width = 1 + batch.extra_positives
     positive = torch.full((len(batch.examples), width), -1, dtype=torch.int64)
     ignore = torch.zeros(len(batch.examples), len(batch.tile_ids), dtype=torch.bool)
     for row, example in enumerate(batch.examples):
         own = column[example.positive_tile_id]
-        for tile_id in example.known_positive_tile_ids:
-            if tile_id in column:
-                ignore[row, column[tile_id]] = True
+        for tile_id in right[example.query] & column.keys():
+            ignore[row, column[tile_id]] = True
         ignore[row, own] = False
         extra = [column[tile_id] for tile_id in example.known_positive_tile_ids[: width - 1]]
         counted = list(dict.fromkeys([own, *extra]))  # of the same picture as the positive is no other positive
         positive[row, : len(counted)] = torch.tensor(counted)
     return positive if batch.extra_positives else positive[:, 0], ignore
+
+
+def same_words(queries: Sequence[str]) -> Tensor:
+    """[Q, Q] (bool), true where two different queries have the same words: the right text of one is right for both."""
+    _, words = np.unique(np.array(queries, dtype=object), return_inverse=True)
+    numbers = torch.from_numpy(words)
+    return (numbers[:, None] == numbers[None, :]) & ~torch.eye(len(numbers), dtype=torch.bool)
 
 
 def share_of(items: Sequence[T], rank: int, world: int) -> Sequence[T]:

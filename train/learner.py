@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 import torch
+from peft import PeftModel
 from torch import Tensor
 
 from tilewright.configs.errors import InputError
@@ -37,6 +38,10 @@ class Learner:
         if largest > encoder.dimension:
             raise InputError(
                 f"loss.matryoshka: wanted at most {encoder.dimension}, the dimension of the model, found {largest}"
+            )
+        if config.trainable == "full" and isinstance(encoder.model, PeftModel):
+            raise InputError(
+                "trainable: full: wanted a model without adapters, found one with them: export it as merged"
             )
         if config.trainable == "adapters":
             encoder.model = add_adapters(

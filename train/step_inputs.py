@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.tile_store import TileStore
 from tilewright.train.batch import Batch, Batcher
-from tilewright.train.batch_plan import encoded_once, labels, share_of
+from tilewright.train.batch_plan import encoded_once, labels, same_words, share_of
 from tilewright.train.text_plan import Plan, PlannedTexts
 
 _DIGESTS_KEPT = 65_536
@@ -168,15 +168,9 @@ class StepInputMaker:
         """What the step is made of. Raises InputError for a tile that the store lacks."""
         planned = self.plan.batch(step)
         if isinstance(planned, PlannedTexts):
-            count = len(planned.pairs)
-            return StepTask(
-                step,
-                tuple(pair.query for pair in planned.pairs),
-                tuple(pair.passage for pair in planned.pairs),
-                False,
-                torch.arange(count),
-                torch.zeros(count, count, dtype=torch.bool),
-            )
+            queries = tuple(pair.query for pair in planned.pairs)
+            passages = tuple(pair.passage for pair in planned.pairs)
+            return StepTask(step, queries, passages, False, torch.arange(len(queries)), same_words(queries))
         known = {tile_id for example in planned.examples for tile_id in example.known_positive_tile_ids}
         present = [tile_id for tile_id in sorted(known.difference(planned.tile_ids)) if tile_id in self.tiles.store]
         planned = encoded_once(planned, self.tiles.digests([*planned.tile_ids, *present]))

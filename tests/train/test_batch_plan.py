@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tilewright.configs.errors import InputError
 from tilewright.data_gen.records import TrainingExample
-from tilewright.train.batch_plan import BatchPlan, choose, encoded_once, labels, share_of
+from tilewright.train.batch_plan import BatchPlan, choose, encoded_once, labels, same_words, share_of
 from tilewright.train.example_table import ExampleTable
 
 
@@ -128,6 +128,22 @@ def test_known_positives_are_ignored_but_never_the_positive() -> None:
     _, ignore = labels(batch)
     marked = {(batch.examples[row].query_id, batch.tile_ids[column]) for row, column in ignore.nonzero().tolist()}
     assert marked == {("q0", "t2")} and ignore.dtype == torch.bool
+
+
+def test_what_is_right_for_the_same_words_is_no_negative() -> None:
+    """As in data sets with a row for each right tile of a question."""
+    rows = [example(0, 0, (7,)), example(1, 1, (0, 8), known=(5,)), example(2, 2, (5,))]
+    examples = [dataclasses.replace(row, query="same") if row.query_id != "q2" else row for row in rows]
+    batch = BatchPlan(examples, batch_size=3, seed=0).batch(0)
+    positive, ignore = labels(batch)
+    marked = {(batch.examples[row].query_id, batch.tile_ids[column]) for row, column in ignore.nonzero().tolist()}
+    assert marked == {("q0", "t1"), ("q0", "t5"), ("q1", "t0"), ("q1", "t5")}
+    assert [batch.tile_ids[column] for column in positive.tolist()] == [e.positive_tile_id for e in batch.examples]
+
+
+def test_same_words_by_hand() -> None:
+    wanted = [[False, False, True], [False, False, False], [True, False, False]]
+    assert same_words(["a", "b", "a"]).tolist() == wanted and same_words(["a"]).tolist() == [[False]]
 
 
 def test_tiles_with_the_same_picture_are_encoded_once() -> None:

@@ -105,8 +105,10 @@ def test_parts_of_weights_come_to_the_same_as_whole_ones(case: str, sharded: Pat
     for name, value in weights_of(wanted).items():
         assert found[name].shape == value.shape and difference(found[name], value) < 1e-5, name
     for name in wanted:
-        if name.startswith(("loss.", "norm.", "vectors")):
+        if name.startswith(("loss.", "vectors")):
             assert difference(found[name], wanted[name]) < 1e-5, name
+        elif name.startswith("norm."):  # of gradients at weights that differ by rounding
+            assert difference(found[name], wanted[name]) < 3e-5, name
         elif name.endswith("/step"):
             assert found[name] == wanted[name], name
 

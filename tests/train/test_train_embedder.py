@@ -171,6 +171,9 @@ def test_adapters_train_and_load(precision: str, inputs: Any, tmp_path: Path) ->
     trained, base = load_encoder(config.out / "checkpoint"), load_encoder(inputs.model)
     image = TileStore.open(inputs.tiles).image(inputs.tile_ids[0])
     assert not torch.allclose(trained.encode_tiles([image]), base.encode_tiles([image]), atol=1e-3)
+    again = dataclasses.replace(inputs.config(tmp_path / "again"), model=config.out / "checkpoint")
+    with pytest.raises(InputError, match="trainable: full: wanted a model without adapters"):
+        run_stage(STAGE, again)
 
 
 def test_chunks_change_nothing_but_rounding(finished: Path, inputs: Any, tmp_path: Path) -> None:
