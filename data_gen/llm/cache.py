@@ -6,6 +6,7 @@ before it is sent, so that a killed run finds it again.
 
 import json
 import sqlite3
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +18,7 @@ from tilewright.data_gen.llm.completion import from_row, to_row
 from tilewright.data_gen.llm.request import Reply
 
 _SCHEMA = 1
-_BUSY_S = 60.0
+_BUSY_S, _RETRY_S = 60.0, 0.05
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS replies (digest TEXT PRIMARY KEY, reply TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS batches"
@@ -47,9 +48,21 @@ class ReplyCache:
         if not reading:
             path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            self._open()
+            self._open_when_free()
         except sqlite3.DatabaseError as error:
             raise _unusable(path, error) from error
+
+    def _open_when_free(self) -> None:
+        """Open it; while another process makes the file, SQLite refuses some statements at once instead of waiting."""
+        end = time.monotonic() + _BUSY_S
+        while True:
+            try:
+                self._open()
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                    raise
+            time.sleep(_RETRY_S)
 
     def _open(self) -> None:
         place = f"{self.path.absolute().as_uri()}?mode=ro" if self._reading else self._place

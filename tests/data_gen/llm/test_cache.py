@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,19 @@ def test_two_processes_write_at_once_and_a_third_is_killed(tmp_path: Path) -> No
         assert all(cache.get(f"{name}{number}") for name in "ab" for number in range(300))
         assert all(cache.get(f"k{int(line)}") for line in lines)
         assert {cache.get(str(number)).text for number in range(300)} <= {"a", "b", "k"}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("lock", ["IMMEDIATE", "EXCLUSIVE"])
+def test_opening_waits_for_who_makes_the_file(lock: str, tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    maker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    maker.execute(f"BEGIN {lock}")
+    timer = threading.Timer(0.3, maker.execute, ("COMMIT",))
+    timer.start()
+    with ReplyCache(path) as cache:
+        cache.put("a", Reply("text", "stop"))
+        assert not timer.is_alive() and len(cache) == 1
+    maker.close()
 
 
 def test_a_foreign_file_is_refused_and_left_alone(tmp_path: Path) -> None:
