@@ -274,7 +274,7 @@ def _counts(metrics: Mapping[str, Any]) -> Counts:
     }
 
 
-STAGE = Stage("evaluate", Config, evaluate, schema=3, show=show)
+STAGE = Stage("evaluate", Config, evaluate, schema=4, show=show)
 
 if __name__ == "__main__":
     main(STAGE)
